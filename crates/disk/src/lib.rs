@@ -11,33 +11,33 @@ use std::path::{Path, PathBuf};
 
 pub use system::System;
 
-/// What a file is opened for.
+/// The purpose for which a file is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Reading a file that exists.
+    /// Reads an existing file.
     Read,
-    /// Reading and writing a file that exists.
+    /// Reads and writes an existing file.
     Write,
-    /// Reading and writing a file that is made if it does not exist.
+    /// Reads and writes a file, and creates it if it does not exist.
     Create,
-    /// Reading and writing a file that is made, or emptied if it exists.
+    /// Reads and writes a file, and creates it or truncates the existing one.
     Replace,
-    /// Reading and writing a file that must not exist.
+    /// Reads and writes a new file, which must not exist.
     CreateNew,
 }
 
-/// An open file. Closing it gives up its lock.
+/// An open file. Closing it releases its lock.
 pub trait DiskFile: Debug + Send + Sync + Sized + 'static {
     /// Reads at `offset`. Returns the number of bytes; 0 at the end of the file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// Reads at `offset` until the buffer is full or the file ends. Returns the number of bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn read_full_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut filled = 0;
         while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -51,51 +51,51 @@ pub trait DiskFile: Debug + Send + Sync + Sized + 'static {
         Ok(filled)
     }
 
-    /// Writes all bytes at `offset`. After an error some of them may be written.
+    /// Writes all bytes at `offset`. After an error, some of them may be written.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Waits until the disk has the file's contents and its length.
+    /// Waits until the file's contents and length are on disk.
     ///
     /// # Errors
-    /// What the system says. Then the disk may or may not have what was written since the last sync.
+    /// The system's error. Data written since the last sync may or may not be on disk.
     fn sync_all(&self) -> io::Result<()>;
 
-    /// The length in bytes.
+    /// Returns the length in bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn length(&self) -> io::Result<u64>;
 
-    /// Cuts the file, or lengthens it with zeros.
+    /// Truncates the file, or extends it with zeros.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn set_length(&self, bytes: u64) -> io::Result<()>;
 
-    /// Reserves the room of the file's first `bytes`, so that writing there later does not meet a full disk, and lengthens it with zeros
-    /// if it is shorter. Where the file system cannot reserve, the file is only lengthened.
+    /// Reserves space for the file's first `bytes`, so that later writes there cannot fail because the disk is full, and extends a shorter
+    /// file with zeros. If the file system cannot reserve space, the file is only extended.
     ///
     /// # Errors
-    /// What the system says: above all that the disk is full.
+    /// The system's error, above all for a full disk.
     fn reserve(&self, bytes: u64) -> io::Result<()>;
 
-    /// Where data begins at or behind `offset`: holes, which read as zeros, are skipped. `None` when there is no more.
+    /// Returns where data begins at or after `offset`, skipping holes, which read as zeros; `None` if there is no more data.
     fn data_from(&self, offset: u64) -> Option<u64>;
 
-    /// Locks the file against other openings, unless one has locked it. No lock keeps anyone from reading or writing.
+    /// Locks the file against other handles, unless one of them holds the lock. The lock does not prevent reads or writes.
     ///
     /// # Errors
-    /// [`TryLockError::WouldBlock`] when another has it.
+    /// [`TryLockError::WouldBlock`] if another handle holds the lock.
     fn try_lock(&self) -> Result<(), TryLockError>;
 
-    /// Gives up the lock. A child process that has not begun its program yet still has the descriptor, and with it the lock, when this
-    /// process closes the file.
+    /// Releases the lock. Closing the file alone may not: a child process that has not yet executed its program still has the descriptor,
+    /// and with it the lock.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn unlock(&self) -> io::Result<()>;
 }
 
@@ -107,70 +107,70 @@ pub trait Disk: Debug + Clone + Copy + Default + Send + Sync + 'static {
     /// Opens a file. A folder can be opened for reading, to lock it.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] when the file or its folder is not there, [`io::ErrorKind::AlreadyExists`] when it must not be and
-    /// is; what the system says.
+    /// [`io::ErrorKind::NotFound`] if the file or its folder does not exist, [`io::ErrorKind::AlreadyExists`] if the file exists but must
+    /// not; otherwise the system's error.
     fn open(path: &Path, access: Access) -> io::Result<Self::File>;
 
     /// Reads a whole file.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`], and what the system says.
+    /// [`io::ErrorKind::NotFound`], or the system's error.
     fn read(path: &Path) -> io::Result<Vec<u8>>;
 
-    /// The length of a file, in bytes.
+    /// Returns the length of a file in bytes.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`], and what the system says.
+    /// [`io::ErrorKind::NotFound`], or the system's error.
     fn length(path: &Path) -> io::Result<u64>;
 
-    /// Whether there is a file or a folder of this name.
+    /// Returns whether a file or a folder has this name.
     fn exists(path: &Path) -> bool;
 
-    /// Whether there is a folder of this name.
+    /// Returns whether a folder has this name.
     fn is_dir(path: &Path) -> bool;
 
-    /// Whether `path` is the name of an open file or folder: it may have got another, or none.
+    /// Returns whether `path` names the open file or folder, which may have been renamed or removed.
     fn is_named(file: &Self::File, path: &Path) -> bool;
 
-    /// Makes a folder, and those above it. One that exists is no error.
+    /// Creates a folder and its parents. An existing folder is not an error.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn create_dir_all(path: &Path) -> io::Result<()>;
 
-    /// The paths of a folder's entries, in any order.
+    /// Returns the paths of a folder's entries, in any order.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`], and what the system says.
+    /// [`io::ErrorKind::NotFound`], or the system's error.
     fn entries(path: &Path) -> io::Result<Vec<PathBuf>>;
 
-    /// Gives a file or a folder another name. A file of that name is replaced by a file, and an empty folder by a folder.
+    /// Renames a file or a folder. A file replaces an existing file, and a folder replaces an empty folder.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] when it is not there, or the folder of the new name; what the system says.
+    /// [`io::ErrorKind::NotFound`] if it or the folder of the new name does not exist; otherwise the system's error.
     fn rename(from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Gives each of two files or folders the other's name, in one step.
+    /// Exchanges the names of two files or folders in one step.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] when one is not there, [`io::ErrorKind::Unsupported`] when the disk cannot; what the system says.
+    /// [`io::ErrorKind::NotFound`] if one does not exist, [`io::ErrorKind::Unsupported`] if the disk cannot; otherwise the system's error.
     fn exchange(one: &Path, other: &Path) -> io::Result<()>;
 
-    /// Removes a file. Those who have it open keep it.
+    /// Removes a file. Open handles remain usable.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`], and what the system says.
+    /// [`io::ErrorKind::NotFound`], or the system's error.
     fn remove_file(path: &Path) -> io::Result<()>;
 
-    /// Removes a folder with all that is in it.
+    /// Removes a folder with all of its contents.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`], and what the system says.
+    /// [`io::ErrorKind::NotFound`], or the system's error.
     fn remove_dir_all(path: &Path) -> io::Result<()>;
 
-    /// Waits until the disk has the names in a folder. It is no error if a file system cannot sync folders.
+    /// Waits until the names in a folder are on disk. A file system that cannot sync folders is not an error.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`], and what the system says.
+    /// [`io::ErrorKind::NotFound`], or the system's error.
     fn sync_folder(path: &Path) -> io::Result<()>;
 }

@@ -37,12 +37,12 @@ impl DiskFile for File {
 
     fn reserve(&self, bytes: u64) -> io::Result<()> {
         if bytes == 0 {
-            // Which `fallocate` refuses.
+            // `fallocate` rejects a length of zero.
             return Ok(());
         }
         match rustix::fs::fallocate(self, FallocateFlags::empty(), 0, bytes) {
             Ok(()) => Ok(()),
-            // The length is all there is.
+            // Without support for reservations, only the length can be extended.
             Err(Errno::OPNOTSUPP) if self.metadata()?.len() < bytes => self.set_len(bytes),
             Err(Errno::OPNOTSUPP) => Ok(()),
             Err(error) => Err(error.into()),
@@ -53,7 +53,7 @@ impl DiskFile for File {
         match rustix::fs::seek(self, SeekFrom::Data(offset)) {
             Ok(begin) => Some(begin),
             Err(Errno::NXIO) => None,
-            // A file system that does not know its holes: all of it is data.
+            // The file system does not report holes: treat everything as data.
             Err(_) => Some(offset),
         }
     }

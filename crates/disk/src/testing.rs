@@ -1,8 +1,8 @@
-//! A test for any disk: random operations, and beside them a model of files and folders in memory. After each operation both say
-//! the same, and at the end they hold the same.
+//! A model test for any disk: runs random operations on the disk and on a model of files and folders in memory. Both must agree after
+//! each operation and hold the same contents at the end.
 //!
-//! A disk's test draws [`operations`] and hands them to [`check`]. The model knows nothing of crashes: what a sync keeps is for the
-//! simulator's own tests.
+//! A disk's test draws [`operations`] and passes them to [`check`]. The model does not cover crashes; the simulator's tests check
+//! what a sync preserves.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -16,7 +16,7 @@ use proptest::test_runner::TestCaseError;
 
 use crate::{Access, Disk, DiskFile};
 
-/// Makes a type the system's disk: `system_disk!(Type)`. `system_disk!(Type, exchange)` has another function exchange names.
+/// Implements the system's disk for a type: `system_disk!(Type)`. `system_disk!(Type, exchange)` uses another function to exchange names.
 #[macro_export]
 macro_rules! system_disk {
     ($type:ty) => {
@@ -86,13 +86,13 @@ const FOLDERS: &[&str] = &["in", "in/deep", "out"];
 const ACCESSES: &[Access] =
     &[Access::Read, Access::Write, Access::Create, Access::Replace, Access::CreateNew];
 
-/// Files that may be open at a time.
+/// The number of files that may be open at a time.
 const SLOTS: usize = 3;
 
-/// Offsets and lengths are below it: some blocks of a file system.
+/// Upper bound of offsets and lengths: a few blocks of a file system.
 const MOST_BYTES: u64 = 20_000;
 
-/// One call. Names are below the test's folder; a `slot` is one of the files that are open.
+/// One call. Names are relative to the test's folder; a `slot` is one of the open files.
 #[derive(Clone, Debug)]
 #[expect(
     missing_docs,
@@ -158,10 +158,10 @@ pub fn operations() -> impl Strategy<Value = Vec<Operation>> {
     prop::collection::vec(any_of, 1..60)
 }
 
-/// Does the operations in `folder`, which is there and empty, and compares each result with the model's.
+/// Runs the operations in `folder`, which must exist and be empty, and compares each result with the model's.
 ///
 /// # Errors
-/// The first difference.
+/// The first difference between disk and model.
 pub fn check<D: Disk>(folder: &Path, operations: &[Operation]) -> Result<(), TestCaseError> {
     let mut test = Test::<D> { folder, open: [const { None }; SLOTS], model: Model::default() };
     for (number, operation) in operations.iter().enumerate() {
@@ -172,7 +172,7 @@ pub fn check<D: Disk>(folder: &Path, operations: &[Operation]) -> Result<(), Tes
     test.compare_contents()
 }
 
-/// The model's error: its kind, where the trait says which it is.
+/// The model's error: its kind, if the trait defines it.
 type Refused = Option<ErrorKind>;
 
 const NOT_FOUND: Refused = Some(ErrorKind::NotFound);
@@ -180,14 +180,14 @@ const NOT_FOUND: Refused = Some(ErrorKind::NotFound);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Entry {
     Folder,
-    /// Its index in [`Model::files`].
+    /// The file's index in [`Model::files`].
     File(usize),
 }
 
 #[derive(Default)]
 struct File {
     bytes: Vec<u8>,
-    /// The slot that has the lock.
+    /// The slot that holds the lock.
     locked_by: Option<usize>,
 }
 
@@ -195,7 +195,7 @@ struct File {
 #[derive(Default)]
 struct Model {
     entries: BTreeMap<String, Entry>,
-    /// All that were made: one without a name is still there for those who have it open.
+    /// All files ever created. A file without a name still exists while it is open.
     files: Vec<File>,
 }
 
@@ -266,7 +266,7 @@ impl Model {
         }
     }
 
-    /// Both are names of files, or both of folders.
+    /// Renames a file to a file's name, or a folder to a folder's name.
     fn rename(&mut self, from: &str, to: &str) -> Result<(), Refused> {
         let Some(entry) = self.entries.get(from).copied() else { return Err(NOT_FOUND) };
         if !self.is_dir(parent_of(to)) {
@@ -289,7 +289,7 @@ impl Model {
         Ok(())
     }
 
-    /// Both are names of files, or both of folders.
+    /// Exchanges two files or two folders.
     fn exchange(&mut self, one: &str, other: &str) -> Result<(), Refused> {
         if ![one, other].iter().all(|name| self.entries.contains_key(*name)) {
             return Err(NOT_FOUND);
@@ -323,7 +323,7 @@ impl Model {
 
 struct Open<F> {
     disk: F,
-    /// Its index in [`Model::files`].
+    /// The file's index in [`Model::files`].
     file: usize,
     may_write: bool,
 }
@@ -334,7 +334,7 @@ struct Test<'f, D: Disk> {
     model: Model,
 }
 
-/// Both gave the same, or both refused; of the kind that the model says, if it does.
+/// Checks that both returned the same, or both failed with the model's kind of error, if the model defines it.
 fn same<T: PartialEq + Debug>(disk: io::Result<T>, model: Result<T, Refused>) -> Result<(), TestCaseError> {
     match (disk, model) {
         (Ok(disk), Ok(model)) => prop_assert_eq!(disk, model),
@@ -379,7 +379,7 @@ impl<D: Disk> Test<'_, D> {
             Operation::Rename { from, to } => same(D::rename(&path(from), &path(to)), model.rename(from, to)),
             Operation::Exchange { one, other } => {
                 let exchanged = D::exchange(&path(one), &path(other));
-                // Such a disk has changed nothing.
+                // A disk that cannot exchange has changed nothing.
                 if exchanged.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unsupported) {
                     return Ok(());
                 }
@@ -444,7 +444,7 @@ impl<D: Disk> Test<'_, D> {
         }
     }
 
-    /// Closes the file, which gives up its lock.
+    /// Closes the file, which releases its lock.
     fn close(&mut self, slot: usize) -> Result<(), TestCaseError> {
         if let Some(Open { file, .. }) = self.open.get_mut(slot).and_then(Option::take) {
             self.model.locked_by(file)?.take_if(|by| *by == slot);
@@ -485,7 +485,7 @@ impl<D: Disk> Test<'_, D> {
     }
 }
 
-/// An operation of an open file.
+/// Runs an operation on an open file.
 fn step_of_file<F: DiskFile>(
     model: &mut Model,
     open: &Open<F>,
@@ -502,7 +502,7 @@ fn step_of_file<F: DiskFile>(
             let mut buffer = vec![0xEE; *length];
             same(disk.read_full_at(&mut buffer, *offset), Ok(there.len()))?;
             prop_assert_eq!(buffer.get(..there.len()), Some(there));
-            // One call may read less, but something if there is something.
+            // A read may return fewer bytes, but at least one if there are any.
             buffer.fill(0xEE);
             let read =
                 disk.read_at(&mut buffer, *offset).map_err(|error| TestCaseError::fail(error.to_string()))?;

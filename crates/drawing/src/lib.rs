@@ -1,42 +1,42 @@
-//! Plots as SVG, in one style: what the lab, the queueing study and the benchmarks draw with.
+//! Plots as SVG, in one style, for the lab, the queueing study and the benchmarks.
 //!
-//! A [`Drawing`] is a page under construction, in pixels from the upper left corner. Its colours follow the reader's theme by classes: `ink` and `strong`
-//! for text, `faint` for what is beside it, `grid` and `axis` for lines. A [`Range`] places values on an axis. Nothing is read, and nothing is written
-//! but a text.
+//! A [`Drawing`] is a page under construction, in pixels from the upper left corner. CSS classes adapt its colours to the reader's theme:
+//! `ink` and `strong` for text, `faint` for secondary text, `grid` and `axis` for lines. A [`Range`] places values on an axis. This crate
+//! reads nothing and writes only text.
 
 use std::fmt::Write as _;
 
-/// The colours of curves; those of the first eight differ for colour-blind readers too.
+/// The colours of curves. The first eight are also distinguishable for colour-blind readers.
 const COLOURS: [&str; 12] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7c3aed", "#6b7280", "#be185d",
     "#854d0e", "#166534", "#1e3a8a",
 ];
 
-/// A colour for the curve of that number.
+/// Returns the colour of the curve with this index.
 #[must_use]
 pub fn colour(index: usize) -> &'static str {
     COLOURS.get(index % COLOURS.len()).copied().unwrap_or("#6b7280")
 }
 
-/// Text between tags.
+/// Escapes text between tags.
 #[must_use]
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// From values to places: a range, linear or by logarithms.
+/// A range of values on an axis, linear or logarithmic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
     /// The least value.
     pub low: f64,
     /// The greatest value.
     pub high: f64,
-    /// Whether places go by logarithms.
+    /// Whether the axis is logarithmic.
     pub is_logarithmic: bool,
 }
 
 impl Range {
-    /// The range of these values. What is no number, or has no logarithm, is left out; it is never empty.
+    /// Returns the range of these values, ignoring NaNs and values without a logarithm. It is never empty.
     pub fn of(values: impl Iterator<Item = f64>, is_logarithmic: bool) -> Self {
         let usable = |value: &f64| value.is_finite() && (!is_logarithmic || *value > 0.0);
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -55,7 +55,7 @@ impl Range {
         Self { low, high, is_logarithmic }
     }
 
-    /// The whole decades around two values, one at least.
+    /// Returns the whole decades around two values, at least one.
     #[must_use]
     pub fn decades(low: f64, high: f64) -> Self {
         let low = low.max(f64::MIN_POSITIVE).log10().floor();
@@ -63,7 +63,7 @@ impl Range {
         Self { low: 10f64.powf(low), high: 10f64.powf(high), is_logarithmic: true }
     }
 
-    /// The range with some room at its ends; with 0 in it if it is linear.
+    /// Adds some room: at both ends of a logarithmic range, above a linear one, which is also extended to include 0.
     #[must_use]
     pub fn with_room(self) -> Self {
         if self.is_logarithmic {
@@ -73,7 +73,7 @@ impl Range {
         }
     }
 
-    /// Where a value lies, from 0 to 1. What has no place, as the range or the value is too large, lies at 0.
+    /// Returns the position of a value, clamped to 0 to 1; 0 if it is undefined because the range or the value is too large.
     #[must_use]
     pub fn place(&self, value: f64) -> f64 {
         let scaled = |value: f64| if self.is_logarithmic { value.max(1e-12).log10() } else { value };
@@ -82,7 +82,7 @@ impl Range {
         if place.is_nan() { 0.0 } else { place.clamp(0.0, 1.0) }
     }
 
-    /// Round values for the lines of a grid.
+    /// Returns round values for grid lines.
     #[must_use]
     pub fn ticks(&self) -> Vec<f64> {
         if self.is_logarithmic {
@@ -105,14 +105,14 @@ impl Range {
     }
 }
 
-/// Which part of a text lies at its place.
+/// The part of a text that is at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
-    /// Its beginning.
+    /// The start.
     Start,
-    /// Its middle.
+    /// The middle.
     Middle,
-    /// Its end.
+    /// The end.
     End,
 }
 
@@ -124,13 +124,13 @@ pub struct Drawing {
 }
 
 impl Drawing {
-    /// An empty page.
+    /// Creates an empty page.
     #[must_use]
     pub const fn new(width: f64) -> Self {
         Self { width, body: String::new() }
     }
 
-    /// A text of a class.
+    /// Draws a text with a class.
     pub fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) {
         let text = escape(text);
         let anchor = match anchor {
@@ -144,7 +144,7 @@ impl Drawing {
         );
     }
 
-    /// A line of a class.
+    /// Draws a line with a class.
     pub fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let _infallible = writeln!(
             self.body,
@@ -153,7 +153,7 @@ impl Drawing {
         );
     }
 
-    /// A line through these points.
+    /// Draws a line through these points.
     pub fn path(&mut self, points: &[(f64, f64)], colour: &str, width: f64) {
         let mut places = String::new();
         for (index, (x, y)) in points.iter().enumerate() {
@@ -165,7 +165,7 @@ impl Drawing {
         );
     }
 
-    /// A line through these points, with an arrowhead at the last.
+    /// Draws a line through these points, with an arrowhead at the last.
     pub fn arrow(&mut self, points: &[(f64, f64)], colour: &str, width: f64) {
         self.path(points, colour, width);
         let [.., from, to] = points else { return };
@@ -176,7 +176,7 @@ impl Drawing {
         self.path(&[side(1.0), *to, side(-1.0)], colour, width);
     }
 
-    /// A box with its upper left corner at a place: a title, and lines of text below it, centred.
+    /// Draws a box with its upper left corner at a position: a title, and centred lines of text below it.
     pub fn card(
         &mut self,
         (left, top): (f64, f64),
@@ -196,7 +196,7 @@ impl Drawing {
         }
     }
 
-    /// A dot at each of these points.
+    /// Draws a dot at each of these points.
     pub fn dots(&mut self, points: &[(f64, f64)], colour: &str) {
         for (x, y) in points {
             let _infallible =
@@ -204,7 +204,7 @@ impl Drawing {
         }
     }
 
-    /// The area between two lines.
+    /// Fills the area between two lines.
     pub fn band(&mut self, upper: &[(f64, f64)], lower: &[(f64, f64)], colour: &str) {
         let places: Vec<String> =
             upper.iter().chain(lower.iter().rev()).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
@@ -215,7 +215,7 @@ impl Drawing {
         );
     }
 
-    /// A filled rectangle with its upper left corner at a place.
+    /// Fills a rectangle with its upper left corner at a position.
     pub fn rectangle(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), colour: &str) {
         let _infallible = writeln!(
             self.body,
@@ -223,7 +223,7 @@ impl Drawing {
         );
     }
 
-    /// Names of curves with their colours, in lines from `left` to `right`, the first at `top`; returns where they end.
+    /// Draws names of curves with their colours, in lines from `left` to `right`, starting at `top`; returns where they end.
     pub fn legend(&mut self, names: &[&str], left: f64, right: f64, top: f64) -> f64 {
         const LINE_HEIGHT: f64 = 18.0;
         let (mut x, mut y) = (left, top);
@@ -238,13 +238,13 @@ impl Drawing {
         y + LINE_HEIGHT
     }
 
-    /// One name with its colour.
+    /// Draws one name with its colour.
     pub fn entry(&mut self, (x, y): (f64, f64), name: &str, colour: &str) {
         self.rectangle((x, y - 10.0), (11.0, 11.0), colour);
         self.text("ink", (x + 16.0, y), Anchor::Start, name);
     }
 
-    /// The whole SVG.
+    /// Returns the whole SVG.
     #[must_use]
     pub fn finish(self, title: &str, height: f64) -> String {
         let Self { width, body } = self;
@@ -266,7 +266,7 @@ impl Drawing {
     }
 }
 
-/// The examples of the README, compiled.
+/// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

@@ -1,8 +1,8 @@
-//! The code that the compiler made of a variant, from the program's own file.
+//! Disassembles variants from the program's own file.
 //!
-//! A function of the catalogue is never inlined, so it has a symbol. Its bytes are decoded here; no tool has to be installed. A program
-//! that is stripped has no symbols, and says so. Code for an instruction set that the program chooses at run time lies in a generic function of the
-//! crate that does the choosing, whose name says nothing of ours: it is found by the call from ours.
+//! A catalogue function is never inlined, so it has a symbol. Its bytes are decoded here without external tools. A stripped program has no
+//! symbols, which is reported. Code for an instruction set chosen at run time is in a generic function of the dispatching crate, whose
+//! name does not mention ours; it is found through our call to it.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use crate::technique::Assembly;
 pub struct Listing {
     /// The variant's name.
     pub variant: String,
-    /// Bytes of code.
+    /// Size of the code in bytes.
     pub bytes: usize,
     /// Its instructions, in order.
     pub lines: Vec<Line>,
@@ -27,15 +27,15 @@ pub struct Listing {
 /// One instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// How far it is from the beginning, in bytes.
+    /// Offset from the start of the function, in bytes.
     pub offset: u64,
-    /// The instruction, as Intel writes it; jumps have offsets from the beginning, calls names.
+    /// The instruction in Intel syntax; jumps show offsets from the start, calls show names.
     pub text: String,
-    /// Whether it is of those that make the difference.
+    /// Whether it is one of the instructions that make the difference.
     pub is_marked: bool,
 }
 
-/// Why there is no listing.
+/// Why a listing is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum AssemblyError {
     /// The program's file cannot be read.
@@ -46,7 +46,7 @@ pub enum AssemblyError {
         /// Why.
         why: String,
     },
-    /// It is of another processor.
+    /// The program is for another processor.
     #[error("{path}: only code of x86-64 can be shown, and this is of {architecture}", path = path.display())]
     OtherProcessor {
         /// The file.
@@ -54,7 +54,7 @@ pub enum AssemblyError {
         /// The processor.
         architecture: String,
     },
-    /// There is no such function.
+    /// The function does not exist.
     #[error("{path}: no symbol `{symbol}`: the program is stripped, or the function was inlined", path = path.display())]
     NoSymbol {
         /// The file.
@@ -64,10 +64,10 @@ pub enum AssemblyError {
     },
 }
 
-/// In [`Assembly::symbol`], between a function and what the one that it calls is named.
+/// Separator in [`Assembly::symbol`] between a function and the name of its callee.
 const CALLS: &str = " -> ";
 
-/// Names of functions at their addresses.
+/// Function names by address.
 struct Names(Vec<(u64, String)>);
 
 impl SymbolResolver for Names {
@@ -87,7 +87,7 @@ impl SymbolResolver for Names {
 /// Reads the functions from a program's file.
 ///
 /// # Errors
-/// When the file is no program for this kind of processor, or a function is not in it.
+/// The file is not a program for this kind of processor, or a function is missing.
 pub fn listings(program: &Path, functions: &[Assembly]) -> Result<Vec<Listing>, AssemblyError> {
     let fault = |why: String| AssemblyError::File { path: program.to_owned(), why };
     let bytes = std::fs::read(program).map_err(|error| fault(error.to_string()))?;
@@ -103,7 +103,7 @@ pub fn listings(program: &Path, functions: &[Assembly]) -> Result<Vec<Listing>, 
         .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.size() > 0)
         .filter_map(|symbol| {
             let name = symbol.name().ok()?;
-            // Without the hash at the end.
+            // Omit the hash at the end.
             Some((symbol.address(), symbol.size(), format!("{:#}", rustc_demangle::demangle(name))))
         })
         .collect();
@@ -126,7 +126,7 @@ pub fn listings(program: &Path, functions: &[Assembly]) -> Result<Vec<Listing>, 
             let (mut address, mut size) =
                 named.map(|(address, size, _)| (*address, *size)).ok_or_else(missing)?;
             let mut code = code_at(address, size).ok_or_else(missing)?;
-            // From call to call, as far as functions of that name go.
+            // Follow the calls as far as functions with that name go.
             while let Some(callee) = callee {
                 let called = targets(address, code).find_map(|target| {
                     let found = symbols.binary_search_by_key(&target, |(at, _, _)| *at).ok()?;
@@ -144,7 +144,7 @@ pub fn listings(program: &Path, functions: &[Assembly]) -> Result<Vec<Listing>, 
         .collect()
 }
 
-/// Where the calls and jumps of a function go that lead out of it.
+/// Returns the targets of calls and jumps that leave a function.
 fn targets(address: u64, code: &[u8]) -> impl Iterator<Item = u64> {
     let inside = address..address + code.len() as u64;
     let decoded: Vec<u64> = Decoder::with_ip(64, code, address, DecoderOptions::NONE)
@@ -171,7 +171,7 @@ fn listing(function: &Assembly, address: u64, code: &[u8], names: Names) -> List
         let mut text = String::new();
         formatter.format(&instruction, &mut text);
         let target = instruction.near_branch_target();
-        // A jump inside the function goes to an offset, which the reader finds in the first column.
+        // Show a jump within the function as an offset, which the first column lists.
         if (address..end).contains(&target) && !text.starts_with("call") {
             let mnemonic = text.split(' ').next().unwrap_or_default();
             text = format!("{mnemonic:<7} +{:x}", target - address);
@@ -179,14 +179,14 @@ fn listing(function: &Assembly, address: u64, code: &[u8], names: Names) -> List
         let is_marked = function.marks.iter().any(|mark| text.starts_with(mark));
         lines.push(Line { offset: instruction.ip() - address, text, is_marked });
     }
-    // What follows the last return is padding.
+    // Remove the padding after the last return.
     while lines.last().is_some_and(|line| line.text.starts_with("int3") || line.text.starts_with("nop")) {
         lines.pop();
     }
     Listing { variant: function.variant.into(), bytes: code.len(), lines }
 }
 
-/// One listing, or two beside each other, in columns of `width`; marked lines begin with `>`.
+/// Formats one listing, or two side by side, in columns of `width`; marked lines start with `>`.
 #[must_use]
 pub fn side_by_side(left: &Listing, right: Option<&Listing>, width: usize) -> String {
     let heading = |listing: &Listing| {
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn a_function_of_the_catalogue_is_in_the_program() {
         let program = std::env::current_exe().unwrap();
-        // A test program is not optimised, but has all functions that are used. It is read once for all techniques.
+        // A test program is not optimised, but contains all functions in use. It is read once for all techniques.
         let functions: Vec<Assembly> =
             crate::catalogue::CATALOGUE.iter().flat_map(|technique| technique.assembly).copied().collect();
         for (listing, function) in listings(&program, &functions).unwrap().iter().zip(&functions) {

@@ -7,7 +7,7 @@ use crate::plot;
 use crate::results::{Run, TAIL_COLUMNS, TechniqueResult};
 use crate::statistics::show;
 
-/// The files of a run, by name: for each technique a text, and its plots.
+/// Returns the files of a run by name: a text and the plots of each technique.
 #[must_use]
 pub fn figures(run: &Run) -> Vec<(String, String)> {
     let mut files = Vec::new();
@@ -22,15 +22,15 @@ pub fn figures(run: &Run) -> Vec<(String, String)> {
 /// A plot of a technique.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plot {
-    /// The number of its experiment.
+    /// The index of its experiment.
     pub experiment: usize,
-    /// The name of its file.
+    /// The file name.
     pub name: String,
     /// Its content.
     pub svg: String,
 }
 
-/// The plots of a technique, experiment by experiment.
+/// Draws the plots of a technique, experiment by experiment.
 #[must_use]
 pub fn plots(technique: &TechniqueResult) -> Vec<Plot> {
     let mut plots = Vec::new();
@@ -49,7 +49,7 @@ pub fn plots(technique: &TechniqueResult) -> Vec<Plot> {
     plots
 }
 
-/// A cell of a table in Markdown.
+/// Escapes a Markdown table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }

@@ -1,7 +1,7 @@
-//! Counts instructions where the processor counts nothing for a program: under valgrind's callgrind.
+//! Counts instructions with valgrind's callgrind where the processor's counters are unavailable.
 //!
-//! The program runs itself twice for each variant, which works a different number of times; the difference is the variant's own work, without the
-//! preparation of its inputs. Callgrind counts what one thread does, the same number in each run, but no cycles.
+//! The program runs itself twice for each variant, with different numbers of calls. The difference is the variant's work alone, without the
+//! preparation of its inputs. Callgrind counts one thread's instructions, the same number in each run, but no cycles.
 
 use std::io;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::counters::Events;
 use crate::measure::Selection;
 use crate::results::Run;
 
-/// How often a variant works in the two runs.
+/// How often a variant is called in the two runs.
 const TIMES: [u64; 2] = [1, 3];
 
 /// Why nothing was counted.
@@ -19,7 +19,7 @@ pub enum CallgrindError {
     /// Valgrind cannot be started.
     #[error("valgrind cannot be started: {0}")]
     Start(io::Error),
-    /// The program failed under it.
+    /// The program failed under callgrind.
     #[error("the program failed under callgrind: {0}")]
     Failed(String),
     /// The user stopped it.
@@ -27,11 +27,11 @@ pub enum CallgrindError {
     Stopped,
 }
 
-/// Counts the instructions of all variants of a run that were timed, and puts them into it. `program` makes the command that runs one
+/// Counts the instructions of all timed variants of a run and stores them in it. `program` returns the command that runs one
 /// variant of a technique alone.
 ///
 /// # Errors
-/// When valgrind cannot be started or the program fails under it.
+/// Valgrind cannot be started, or the program fails under it.
 pub fn count(
     run: &mut Run,
     program: &dyn Fn(&str, Selection) -> Command,
@@ -43,7 +43,7 @@ pub fn count(
             for (point, found) in found.points.iter_mut().enumerate() {
                 let items = found.items.max(1) as f64;
                 for (variant, measured) in found.variants.iter_mut().enumerate() {
-                    // A variant that reports single operations is not a fixed amount of work.
+                    // A variant that reports single operations does not have a fixed amount of work.
                     if measured.tail.is_some() {
                         continue;
                     }
@@ -70,7 +70,7 @@ pub fn count(
     Ok(())
 }
 
-/// The instructions of a command.
+/// Returns the instructions that a command executes.
 fn instructions(command: &Command) -> Result<u64, CallgrindError> {
     let mut valgrind = Command::new("valgrind");
     valgrind
@@ -86,7 +86,7 @@ fn instructions(command: &Command) -> Result<u64, CallgrindError> {
     collected(&text).ok_or_else(|| CallgrindError::Failed("callgrind printed no count".into()))
 }
 
-/// The number behind `Collected :`.
+/// Parses the number after `Collected :`.
 fn collected(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.contains("Collected :"))?;
     line.split(':').nth(1)?.trim().parse().ok()

@@ -1,14 +1,14 @@
-//! Two runs beside each other: two machines, or two commits.
+//! Two runs side by side: two machines, or two commits.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::results::Run;
 use crate::statistics::Estimate;
 
-/// With fewer rounds no interval holds the median with 95 %.
+/// With fewer rounds, no interval contains the median with 95 % probability.
 const LEAST_ROUNDS: usize = 6;
 
-/// A variant that both runs have.
+/// A variant that is in both runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
     /// The technique's name.
@@ -25,12 +25,12 @@ pub struct Difference {
     pub first: Estimate,
     /// The figure of the second run.
     pub second: Estimate,
-    /// The ratios to the baseline in both runs, where the variant has one.
+    /// The ratios to the baseline in both runs, if the variant has them.
     pub ratios: Option<(Estimate, Estimate)>,
 }
 
 impl Difference {
-    /// Whether the intervals of the ratios, or of the figures where there are none, lie apart by more than the noise of both runs.
+    /// Returns whether the intervals of the ratios (or figures, without ratios) are apart by more than the noise of both runs.
     #[must_use]
     pub fn is_clear(&self, noise: f64) -> bool {
         let (first, second) = self.ratios.unwrap_or((self.first, self.second));
@@ -38,18 +38,18 @@ impl Difference {
     }
 }
 
-/// What both runs have, and the names of what only one has.
+/// The variants in both runs, and the names of variants in only one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Comparison {
-    /// Variants of both runs, in the order of the first.
+    /// Variants in both runs, in the order of the first.
     pub both: Vec<Difference>,
-    /// Variants of the first run alone.
+    /// Variants only in the first run.
     pub first_alone: Vec<String>,
-    /// Variants of the second run alone.
+    /// Variants only in the second run.
     pub second_alone: Vec<String>,
 }
 
-/// Why figures of these runs can differ for another reason than the machines or the commits.
+/// Returns reasons other than the machines or the commits why the figures of these runs may differ.
 #[must_use]
 pub fn warnings(first: &Run, second: &Run) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -74,7 +74,7 @@ pub fn compare(first: &Run, second: &Run) -> Comparison {
     let mut comparison = Comparison::default();
     let found = all(first);
     let others = all(second);
-    // Of variants of the same name the first counts.
+    // If several variants share a name, the first counts.
     let mut by_place = HashMap::new();
     others.iter().for_each(|other| {
         by_place.entry(other.place()).or_insert(other);

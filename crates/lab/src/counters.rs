@@ -1,6 +1,6 @@
-//! Events of the processor, where the kernel lets a program count them.
+//! Processor events, where the kernel lets a program count them.
 //!
-//! Virtual machines often do not: then the lab says so, and counts instructions under callgrind if it is asked to.
+//! Virtual machines often do not. The lab then reports this, and counts instructions with callgrind on request.
 
 use std::io;
 
@@ -8,20 +8,20 @@ use perf_event::events::Hardware;
 use perf_event::{Builder, Counter, Group};
 use serde::{Deserialize, Serialize};
 
-/// Events for each item.
+/// Events per item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Events {
     /// Cycles.
     pub cycles: Option<f64>,
     /// Instructions.
     pub instructions: Option<f64>,
-    /// Branches that were predicted wrongly.
+    /// Mispredicted branches.
     pub branch_misses: Option<f64>,
-    /// Misses of the last cache.
+    /// Misses of the last-level cache.
     pub cache_misses: Option<f64>,
-    /// Cycles in which the back end waits.
+    /// Cycles in which the back end was stalled.
     pub stalled: Option<f64>,
-    /// Whether callgrind counted, not the processor.
+    /// Whether callgrind counted instead of the processor.
     pub by_callgrind: bool,
 }
 
@@ -42,10 +42,10 @@ impl core::fmt::Debug for Counters {
 }
 
 impl Counters {
-    /// Opens them for the calling thread: instructions, and of the others those that the processor has.
+    /// Opens counters for the calling thread: instructions, and the other events that the processor supports.
     ///
     /// # Errors
-    /// When the kernel or the machine counts no instructions.
+    /// The kernel or the machine cannot count instructions.
     pub fn open() -> io::Result<Self> {
         let mut group = Group::new()?;
         let instructions = group.add(&Builder::new(Hardware::INSTRUCTIONS))?;
@@ -57,19 +57,19 @@ impl Counters {
         Ok(Self { group, instructions, cycles, branch_misses, cache_misses, stalled })
     }
 
-    /// Begins to count, from 0.
+    /// Resets the counters and starts counting.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// The kernel refuses.
     pub fn begin(&mut self) -> io::Result<()> {
         self.group.reset()?;
         self.group.enable()
     }
 
-    /// Ends, and returns the events for each of `items`.
+    /// Stops counting and returns the events per item.
     ///
     /// # Errors
-    /// When the kernel refuses, or gave the counters to others meanwhile.
+    /// The kernel refuses, or assigned the counters to other programs in the meantime.
     pub fn end(&mut self, items: f64) -> io::Result<Events> {
         self.group.disable()?;
         let counts = self.group.read()?;

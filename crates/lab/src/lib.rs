@@ -1,27 +1,27 @@
 //! Low-latency techniques, each explained and measured.
 //!
-//! A [technique](technique::Technique) has a baseline and variants that give equal results, and experiments that compare them on the machine at hand.
-//! The crate's story is the [measuring](measure): variants in one process that take turns, ratios with confidence intervals, and verdicts
-//! that are computed from the intervals. Where the product has a part, the catalogue measures the product's.
+//! A [technique](technique::Technique) has a baseline, variants with equal results, and experiments that compare them on the machine at hand.
+//! The core is the [measuring](measure): variants in one process that take turns, ratios with confidence intervals, and verdicts computed
+//! from the intervals. If the product implements a technique, the catalogue measures the product's implementation.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! | --- | --- |
-//! | [`technique`] | what a technique says of itself |
+//! | [`technique`] | the description of a technique |
 //! | [`catalogue`] | the techniques |
 //! | [`measure`] | the harness |
 //! | [`statistics`] | medians, intervals, verdicts |
 //! | [`counters`] | events of the processor |
-//! | [`run`] | runs techniques and collects what they find |
-//! | [`results`] | what was found, as JSON |
-//! | [`machine`] | the machine of the figures |
+//! | [`run`] | runs techniques and collects their results |
+//! | [`results`] | results, as JSON |
+//! | [`machine`] | the machine that produced the figures |
 //! | [`plot`] | results as SVG |
 //! | [`report`] | results as one page of HTML |
 //! | [`text`] | results for a terminal |
-//! | [`compare`] | two runs beside each other |
+//! | [`compare`] | two runs side by side |
 //! | [`book`] | results for a page of the book |
-//! | [`callgrind`] | instructions where the processor counts none |
-//! | [`assembly`] | the code that the compiler made |
-//! | [`random`] | the same random inputs everywhere |
+//! | [`callgrind`] | instruction counts without processor counters |
+//! | [`assembly`] | the machine code of variants |
+//! | [`random`] | reproducible random inputs |
 //! | [`threads`] | two threads on two cores |
 
 pub mod assembly;

@@ -1,59 +1,59 @@
-//! What machine a run is of: figures without it say nothing.
+//! The machine of a run. Figures mean nothing without it.
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// A machine, as far as its figures depend on it.
+/// The properties of a machine that affect its figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's name.
     pub processor: String,
-    /// Cores that the program may use.
+    /// Cores available to the program.
     pub cores: usize,
-    /// Caches of the first core, from the nearest: `L1d 32K`.
+    /// Caches of the first core, nearest first: `L1d 32K`.
     pub caches: Vec<String>,
     /// Memory, in bytes.
     pub memory_bytes: u64,
     /// The kernel's version.
     pub kernel: String,
-    /// The hypervisor, if the system says that there is one.
+    /// The hypervisor, if the system reports one.
     pub hypervisor: Option<String>,
-    /// For which processors the program was compiled.
+    /// The processors for which the program was compiled.
     pub target: String,
     /// Instruction sets that variants may choose at run time.
     pub instruction_sets: Vec<String>,
     /// The setting of transparent huge pages: `madvise`.
     pub huge_pages: String,
-    /// The governor of the first core's frequency, if one is known.
+    /// The frequency governor of the first core, if known.
     pub governor: Option<String>,
-    /// The load of the machine before the run: processes that ran or waited in the last minute.
+    /// The load of the machine before the run: running or waiting processes in the last minute.
     pub load_before: f64,
-    /// Whether the processor counts events for this program; if not, why.
+    /// Whether this program can count processor events; if not, why.
     pub counters: Result<(), String>,
 }
 
-/// Whether the compiler optimised this program: an unoptimised one has assertions. Its figures say nothing of a technique.
+/// Whether this program was optimised; an unoptimised program has assertions, and its figures say nothing about a technique.
 pub const IS_OPTIMISED: bool = !cfg!(debug_assertions);
 
 fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// The value behind `name:` in one of the lists in `/proc`.
+/// Returns the value after `name:` in one of the lists in `/proc`.
 fn field(text: &str, name: &str) -> String {
     let line = text.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name));
     line.and_then(|line| line.split_once(':')).map_or_else(String::new, |(_, value)| value.trim().to_owned())
 }
 
 impl Machine {
-    /// Whether this is the same machine, whatever its load.
+    /// Returns whether both are the same machine, regardless of load.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Self { load_before: other.load_before, ..self.clone() } == *other
     }
 
-    /// Looks at this machine. What the system does not tell is empty.
+    /// Inspects this machine. Values that the system does not report are empty.
     #[must_use]
     pub fn this() -> Self {
         let processor = read("/proc/cpuinfo");
@@ -83,7 +83,7 @@ impl Machine {
         }
     }
 
-    /// The machine in one line.
+    /// Describes the machine in one line.
     #[must_use]
     pub fn line(&self) -> String {
         let hypervisor = if self.hypervisor.is_some() { ", virtual" } else { "" };
@@ -98,7 +98,7 @@ impl Machine {
         )
     }
 
-    /// The size in bytes of the cache that is called `L1d`, `L2` or `L3`.
+    /// Returns the size in bytes of the cache `L1d`, `L2` or `L3`.
     #[must_use]
     pub fn cache_bytes(&self, name: &str) -> Option<u64> {
         let size = self.caches.iter().find_map(|cache| cache.strip_prefix(name)?.strip_prefix(' '))?;
@@ -112,7 +112,7 @@ impl Machine {
     }
 }
 
-/// The word in brackets: `always [madvise] never`.
+/// Returns the word in brackets: `always [madvise] never`.
 fn chosen(setting: &str) -> String {
     let inner = setting.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inner.map_or_else(|| setting.to_owned(), |(chosen, _)| chosen.to_owned())

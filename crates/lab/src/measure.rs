@@ -1,14 +1,14 @@
-//! Measures variants beside each other.
+//! Measures variants side by side.
 //!
-//! What a machine does besides changes from second to second and changes all variants alike. So the variants take turns: in each round
-//! every variant runs once, in an order that is drawn anew, and what is compared is the ratio within a round. One call of a short variant
-//! says nothing, so it is called as often as it takes to fill [`Settings::sample`]. Before the first round every variant runs until it is warm.
+//! The machine's other activity changes from second to second and affects all variants alike. Variants therefore take turns: in each
+//! round every variant runs once, in a new random order, and the ratios within a round are compared. A single call of a short variant is
+//! meaningless, so it is repeated until it fills [`Settings::sample`]. Every variant is warmed up before the first round.
 //!
-//! A compiler may remove work whose result nobody needs. Each variant returns an answer that depends on its work; the answers of all variants
-//! of a point must be equal, and a variant faster than [`Variants::floor_ns`] is refused.
+//! A compiler may remove work whose result is unused. Each variant returns an answer that depends on its work; the answers of all variants
+//! of a point must be equal, and a variant faster than [`Variants::floor_ns`] is rejected.
 //!
-//! The catalogue depends on no other library of its kind. A program that does adds them to an experiment as [`Peers`]: they take turns with the
-//! catalogue's variants, and the same statistics judge them.
+//! The catalogue depends on no similar library. A program that does adds that library's variants to an experiment as [`Peers`]: they take
+//! turns with the catalogue's variants, and the same statistics judge them.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -20,28 +20,28 @@ use crate::random::Random;
 use crate::results::{Axis, Experiment, Measured, Other, Point, Scale, Tail};
 use crate::statistics::{Better, Estimate, Verdict};
 
-/// Nanoseconds for an item that no work can be done in: a fortieth of a cycle at 5 GHz.
+/// Nanoseconds per item in which no work is possible: a fortieth of a cycle at 5 GHz.
 const FLOOR_NS: f64 = 0.005;
 
-/// The least difference that is called one, on the quietest machine.
+/// The smallest difference that counts, on the quietest machine.
 pub const LEAST_NOISE: f64 = 0.01;
 
-/// The longest operation that a tail can hold: 100 seconds.
+/// The longest operation that a tail can represent: 100 seconds.
 const LONGEST_NS: u64 = 100_000_000_000;
 
 /// The percentiles of a tail.
 const PERCENTILES: [f64; 12] = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999, 1.0];
 
-/// How much is measured.
+/// How much to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Small sizes and few rounds: whether all works, not how fast.
+    /// Uses small sizes and few rounds, to check that everything works, not how fast.
     pub quick: bool,
-    /// Rounds of each point.
+    /// Rounds per point.
     pub rounds: usize,
-    /// How long one sample of a variant takes at least.
+    /// Minimum duration of one sample of a variant.
     pub sample: Duration,
-    /// The seed of inputs and orders.
+    /// The seed for inputs and orders.
     pub seed: u64,
 }
 
@@ -54,13 +54,13 @@ impl Settings {
         Self { quick: true, rounds: 9, sample: Duration::from_micros(50), seed: 20_251_114 };
 }
 
-/// Why a technique ended before its end.
+/// Why a technique ended early.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Ended {
-    /// The machine lacks what it needs.
+    /// The machine lacks a required feature.
     #[error("skipped: {0}")]
     Skipped(String),
-    /// A variant did less than it should: the compiler removed its work, or its sizes are wrong.
+    /// A variant did too little work: the compiler removed it, or the sizes are wrong.
     #[error(
         "{experiment}, {point}: `{variant}` needs {ns:.4} ns an item, and less than {floor} ns is no work at all"
     )]
@@ -71,12 +71,12 @@ pub enum Ended {
         point: String,
         /// The variant.
         variant: String,
-        /// What it needed.
+        /// The measured time per item, in nanoseconds.
         ns: f64,
-        /// What it needs at least.
+        /// The minimum time per item, in nanoseconds.
         floor: f64,
     },
-    /// Two variants have different answers.
+    /// Two variants returned different answers.
     #[error("{experiment}, {point}: `{variant}` answers {answer:#x}, and the baseline {expected:#x}")]
     Differs {
         /// The experiment.
@@ -90,7 +90,7 @@ pub enum Ended {
         /// The baseline's.
         expected: u64,
     },
-    /// It cannot be measured.
+    /// The technique cannot be measured.
     #[error("{0}")]
     Failed(String),
     /// The user stopped it.
@@ -98,42 +98,42 @@ pub enum Ended {
     Stopped,
 }
 
-/// Which variant runs alone, under a program that counts.
+/// The variant that runs alone, under a program that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selection {
-    /// The number of the experiment in its technique, from 0.
+    /// The index of the experiment in its technique, from 0.
     pub experiment: usize,
-    /// The number of the point.
+    /// The index of the point.
     pub point: usize,
-    /// The number of the variant.
+    /// The index of the variant.
     pub variant: usize,
     /// How often it runs.
     pub times: u64,
 }
 
-/// What the variants of a point have in common.
+/// The setup that the variants of a point share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setup {
-    /// Items of one call of a variant.
+    /// Items per call of a variant.
     pub items: u64,
-    /// The point's place on the axis: slots of a queue.
+    /// The point's position on the axis, such as the slots of a queue.
     pub x: f64,
-    /// Cores for two threads; the same twice where the program may use one only.
+    /// Cores for two threads; both are the same if the program may use only one.
     pub cores: [usize; 2],
 }
 
-/// Variants that another program adds to an experiment of the catalogue.
+/// Variants that another program adds to one of the catalogue's experiments.
 #[derive(Clone, Copy, Debug)]
 pub struct Peers {
     /// The technique's name.
     pub technique: &'static str,
     /// The experiment's title.
     pub experiment: &'static str,
-    /// Adds them to the variants of a point.
+    /// Adds the peers to the variants of a point.
     pub add: for<'v> fn(Setup, Variants<'v>) -> Variants<'v>,
 }
 
-/// What a technique measures with.
+/// The harness with which a technique measures.
 pub struct Lab<'l> {
     settings: Settings,
     cores: Vec<usize>,
@@ -154,7 +154,7 @@ impl core::fmt::Debug for Lab<'_> {
 }
 
 impl<'l> Lab<'l> {
-    /// A lab for the calling thread, which should be pinned to the first of `cores`. `on_point` gets the name of what is measured next.
+    /// Creates a lab for the calling thread, which should be pinned to the first of `cores`. `on_point` receives the name of each measurement.
     pub fn new(
         settings: Settings,
         cores: &[usize],
@@ -176,39 +176,39 @@ impl<'l> Lab<'l> {
         }
     }
 
-    /// Runs one variant alone, and measures nothing.
+    /// Runs one variant alone, without measuring it.
     pub fn run_alone(&mut self, selection: Selection) {
         self.counters = None;
         self.alone = Some(selection);
     }
 
-    /// Adds these variants to the experiments that they name.
+    /// Adds these peers to the experiments that they name.
     pub fn add_peers(&mut self, peers: impl IntoIterator<Item = Peers>) {
         self.peers.extend(peers);
     }
 
-    /// How much is measured.
+    /// Returns how much to measure.
     #[must_use]
     pub const fn settings(&self) -> Settings {
         self.settings
     }
 
-    /// `full` in a full run, `quick` in a quick one.
+    /// Returns `full` in a full run, `quick` in a quick run.
     #[must_use]
     pub fn either<T>(&self, full: T, quick: T) -> T {
         if self.settings.quick { quick } else { full }
     }
 
-    /// Random numbers for inputs.
+    /// Returns a random number generator for inputs.
     #[must_use]
     pub const fn random(&self) -> Random {
         Random::new(self.settings.seed)
     }
 
-    /// Two cores for two threads.
+    /// Returns two cores for two threads.
     ///
     /// # Errors
-    /// [`Ended::Skipped`] where the program may use one only.
+    /// [`Ended::Skipped`] if the program may use only one core.
     pub fn two_cores(&self) -> Result<[usize; 2], Ended> {
         match self.cores.as_slice() {
             &[first, second, ..] => Ok([first, second]),
@@ -218,18 +218,18 @@ impl<'l> Lab<'l> {
         }
     }
 
-    /// All cores that the program may use.
+    /// Returns all cores that the program may use.
     #[must_use]
     pub fn cores(&self) -> &[usize] {
         &self.cores
     }
 
-    /// Notes that a part is left out, and why; the technique goes on.
+    /// Records that a part is left out, and why. The technique continues.
     pub fn skip(&mut self, why: impl Into<String>) {
         self.skipped.push(why.into());
     }
 
-    /// Begins an experiment whose figures are nanoseconds for each `per`.
+    /// Begins an experiment whose figures are nanoseconds per `per`.
     pub fn experiment(&mut self, title: &str, per: &str) {
         self.experiments.push(Experiment {
             title: title.into(),
@@ -241,24 +241,24 @@ impl<'l> Lab<'l> {
         });
     }
 
-    /// The experiment that began last has points along an axis.
+    /// Gives the current experiment an axis for its points.
     pub fn along(&mut self, name: &str, scale: Scale) {
         if let Some(experiment) = self.experiments.last_mut() {
             experiment.axis = Some(Axis { name: name.into(), scale });
         }
     }
 
-    /// The experiment that began last has figures in another unit, reported by its variants.
+    /// Sets another unit for the current experiment's figures, which its variants report.
     pub fn in_unit(&mut self, unit: &str, better: Better) {
         if let Some(experiment) = self.experiments.last_mut() {
             (experiment.unit, experiment.better) = (unit.into(), better);
         }
     }
 
-    /// Measures the variants of a point of the experiment that began last. `x` is its place on the axis, `label` its name.
+    /// Measures the variants of a point of the current experiment. `x` is its position on the axis, `label` its name.
     ///
     /// # Errors
-    /// When a variant is refused, when answers differ, and when the user stops the run.
+    /// A variant is rejected, answers differ, or the user stops the run.
     pub fn point(&mut self, x: f64, label: &str, mut variants: Variants<'_>) -> Result<(), Ended> {
         let number = self.experiments.len().checked_sub(1);
         let Some((number, experiment)) = number.zip(self.experiments.last_mut()) else {
@@ -297,14 +297,14 @@ impl<'l> Lab<'l> {
         Ok(())
     }
 
-    /// What was measured, and what was left out.
+    /// Returns the results, and the list of skipped parts.
     #[must_use]
     pub fn into_results(self) -> (Vec<Experiment>, Vec<String>) {
         (self.experiments, self.skipped)
     }
 }
 
-/// Where a fault is.
+/// The location of a fault.
 struct Place<'p> {
     experiment: &'p str,
     point: &'p str,
@@ -326,20 +326,20 @@ type Work<'v> = Box<dyn FnMut() -> u64 + 'v>;
 type Report<'v> = Box<dyn FnMut(&mut Reporter) -> u64 + 'v>;
 
 enum How<'v> {
-    /// By the clock around many calls.
+    /// Timed by the harness over many calls.
     Timed(Work<'v>),
-    /// By the variant itself.
+    /// Measured and reported by the variant.
     Reported(Report<'v>),
 }
 
 struct Variant<'v> {
     name: String,
     how: How<'v>,
-    /// Its answer is not compared: another program checks it.
+    /// Its answer is not compared, because another program checks it.
     checks_itself: bool,
 }
 
-/// The variants of a point: the first one is the baseline.
+/// The variants of a point. The first is the baseline.
 pub struct Variants<'v> {
     items: u64,
     floor_ns: f64,
@@ -360,41 +360,41 @@ impl core::fmt::Debug for Variants<'_> {
 }
 
 impl<'v> Variants<'v> {
-    /// Variants each call of which does the work of `items` items.
+    /// Creates an empty set of variants, each call of which processes `items` items.
     #[must_use]
     pub const fn of(items: u64) -> Self {
         Self { items, floor_ns: FLOOR_NS, answers_differ: false, variants: Vec::new(), skipped: Vec::new() }
     }
 
-    /// No item can take less than this, in nanoseconds: a variant that does has lost its work.
+    /// Sets the minimum time per item in nanoseconds. A faster variant has lost its work.
     #[must_use]
     pub const fn floor_ns(mut self, floor_ns: f64) -> Self {
         self.floor_ns = floor_ns;
         self
     }
 
-    /// The answers may differ from variant to variant and from call to call: they are times or depend on threads.
+    /// Lets answers differ between variants and calls, because they are times or depend on threads.
     #[must_use]
     pub const fn answers_differ(mut self) -> Self {
         self.answers_differ = true;
         self
     }
 
-    /// A variant that is timed: each call does the same work on the same inputs, and returns an answer that depends on all of it.
+    /// Adds a timed variant: each call does the same work on the same inputs and returns an answer that depends on all of it.
     #[must_use]
     pub fn add(mut self, name: &str, work: impl FnMut() -> u64 + 'v) -> Self {
         self.push(name, How::Timed(Box::new(work)), false);
         self
     }
 
-    /// A variant that measures itself, once in each round: it reports single operations or a figure.
+    /// Adds a variant that measures itself once per round and reports single operations or a figure.
     #[must_use]
     pub fn add_reported(mut self, name: &str, work: impl FnMut(&mut Reporter) -> u64 + 'v) -> Self {
         self.push(name, How::Reported(Box::new(work)), false);
         self
     }
 
-    /// A variant in another program, which checks its own answer and reports a figure.
+    /// Adds a variant in another program, which checks its own answer and reports a figure.
     #[must_use]
     pub fn add_foreign(mut self, name: &str, mut work: impl FnMut(&mut Reporter) + 'v) -> Self {
         let report = move |reporter: &mut Reporter| {
@@ -405,7 +405,7 @@ impl<'v> Variants<'v> {
         self
     }
 
-    /// Notes that a variant is left out, and why.
+    /// Records that a variant is left out, and why.
     #[must_use]
     pub fn skip(mut self, why: impl Into<String>) -> Self {
         self.skipped.push(why.into());
@@ -471,7 +471,7 @@ impl<'v> Variants<'v> {
     }
 }
 
-/// What a variant that measures itself says.
+/// Collects the results of a variant that measures itself.
 #[derive(Debug)]
 pub struct Reporter {
     operations: Histogram<u64>,
@@ -481,29 +481,29 @@ pub struct Reporter {
 
 impl Reporter {
     fn new() -> Self {
-        // Three digits up to the longest operation: bounds that the histogram takes.
+        // Three digits up to the longest operation are bounds that the histogram accepts.
         let operations = Histogram::new_with_max(LONGEST_NS, 3)
             .unwrap_or_else(|_| unreachable!("three digits up to 100 s are within its limits"));
         Self { operations, figure: None, others: Vec::new() }
     }
 
-    /// One operation took so long.
+    /// Records the duration of one operation.
     pub fn operation_ns(&mut self, ns: u64) {
         self.operations.saturating_record(ns);
     }
 
-    /// The figure of this round; without one it is the median of the operations.
+    /// Sets the figure of this round; the default is the median of the operations.
     pub const fn figure(&mut self, figure: f64) {
         self.figure = Some(figure);
     }
 
-    /// Another figure of this round: its name has the unit.
+    /// Records another figure of this round; its name includes the unit.
     pub fn other(&mut self, name: &'static str, value: f64) {
         self.others.push((name, value));
     }
 }
 
-/// What the rounds of a point brought.
+/// The results of a point's rounds.
 struct Samples {
     of_variants: Vec<Sample>,
 }
@@ -517,7 +517,7 @@ struct Sample {
 }
 
 impl Sample {
-    /// Warms the variant up, and finds how many calls fill a sample.
+    /// Warms the variant up, and determines how many calls fill a sample.
     fn prepare(&mut self, variant: &mut Variant<'_>, sample: Duration) -> u64 {
         match &mut variant.how {
             How::Timed(work) => {
@@ -532,7 +532,7 @@ impl Sample {
                     if took >= sample {
                         return calls;
                     }
-                    // Not more than tenfold: the first calls are slower.
+                    // At most tenfold, because the first calls are slower.
                     let wanted = sample.as_nanos() as f64 / took.as_nanos().max(1) as f64 * 1.1;
                     calls = (calls as f64 * wanted.clamp(1.2, 10.0)).ceil() as u64;
                 }
@@ -544,7 +544,7 @@ impl Sample {
         }
     }
 
-    /// Times the calls, and returns the sum of their answers.
+    /// Times the calls and returns the sum of their answers.
     fn time(&mut self, work: &mut Work<'_>, calls: u64, items: u64, counters: &mut Option<Counters>) -> u64 {
         let items = (calls * items.max(1)) as f64;
         let counting = counters.as_mut().is_some_and(|counters| counters.begin().is_ok());
@@ -568,7 +568,7 @@ impl Sample {
         self.figures.push(figure.unwrap_or_else(|| operations.value_at_quantile(0.5) as f64));
         if !operations.is_empty() {
             match &mut self.operations {
-                // Both have the same bounds.
+                // Both histograms have the same bounds.
                 Some(all) => all.add(&operations).unwrap_or(()),
                 None => self.operations = Some(operations),
             }
@@ -666,21 +666,21 @@ impl Samples {
     }
 }
 
-/// Work that takes a time in proportion to `turns`, and that no compiler shortens: each turn needs the last one's result.
+/// Does work in proportion to `turns` that no compiler can shorten, because each turn needs the previous result.
 #[must_use]
 pub fn busy(turns: u64) -> u64 {
     let mut value = black_box(turns);
     for _ in 0..turns {
-        // Three cycles for the multiplication, one for the addition, in a chain.
+        // A chain of a multiplication (three cycles) and an addition (one cycle).
         value = black_box(value.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1));
     }
     value
 }
 
-/// How far the ratio of two equal variants lies from 1 on this machine now, with the given settings.
+/// Returns how far the ratio of two equal variants deviates from 1 on this machine now, with the given settings.
 ///
 /// # Errors
-/// When the user stops it.
+/// The user stops the measurement.
 pub fn noise(settings: Settings, is_stopped: &dyn Fn() -> bool) -> Result<f64, Ended> {
     let mut quiet = |_: &str| {};
     let mut lab = Lab::new(settings, &[], 0.0, &mut quiet, is_stopped);

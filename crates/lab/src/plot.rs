@@ -1,7 +1,7 @@
 //! Results as SVG, in the book's colours, dark and light.
 //!
-//! An experiment along an axis becomes lines with their intervals as bands; one without becomes bars with whiskers. Single operations
-//! become a plot of their percentiles: the tail, which a bar hides, is its right side.
+//! An experiment along an axis becomes lines with their intervals as bands; an experiment without one becomes bars with whiskers. Single
+//! operations become a plot of their percentiles, whose right side is the tail that a bar hides.
 
 use tapeworks_drawing::{Anchor, Drawing, Range, colour};
 
@@ -16,10 +16,10 @@ const PLOT_HEIGHT: f64 = 270.0;
 const LINE_HEIGHT: f64 = 18.0;
 const BAR_HEIGHT: f64 = 16.0;
 
-/// Where the title stands.
+/// Position of the title.
 const TITLE: (f64, f64) = (LEFT, 20.0);
 
-/// The horizontal grid with its figures, and the unit above.
+/// Draws the horizontal grid lines with their figures, and the unit above.
 fn vertical_axis(drawing: &mut Drawing, range: &Range, unit: &str, y: impl Fn(f64) -> f64) {
     drawing.text("faint", (10.0, PLOT_TOP - 10.0), Anchor::Start, unit);
     for tick in range.ticks() {
@@ -29,7 +29,7 @@ fn vertical_axis(drawing: &mut Drawing, range: &Range, unit: &str, y: impl Fn(f6
     drawing.line("axis", (LEFT, PLOT_TOP + PLOT_HEIGHT), (RIGHT, PLOT_TOP + PLOT_HEIGHT));
 }
 
-/// The names of all variants, in the order in which they come first.
+/// Returns the names of all variants, in order of first appearance.
 fn names(experiment: &Experiment) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for variant in experiment.points.iter().flat_map(|point| &point.variants) {
@@ -40,7 +40,7 @@ fn names(experiment: &Experiment) -> Vec<&str> {
     names
 }
 
-/// The figures of an experiment.
+/// Draws the figures of an experiment.
 #[must_use]
 pub fn figures(experiment: &Experiment) -> String {
     match &experiment.axis {
@@ -56,7 +56,7 @@ fn lines(experiment: &Experiment, axis: &str, scale: Scale) -> String {
     drawing.text("strong", TITLE, Anchor::Start, &experiment.title);
     let all = || experiment.points.iter().flat_map(|point| &point.variants);
     let bounds = Range::of(all().flat_map(|variant| [variant.figure.low, variant.figure.high]), false);
-    // Figures that differ by more than a decade are drawn by their logarithms.
+    // Figures that span more than a decade are drawn on a logarithmic scale.
     let is_wide = bounds.low > 0.0 && bounds.high / bounds.low > 10.0;
     let range = Range { is_logarithmic: is_wide, ..bounds }.with_room();
     let across = Range::of(experiment.points.iter().map(|point| point.x), scale == Scale::Logarithmic);
@@ -103,7 +103,7 @@ fn lines(experiment: &Experiment, axis: &str, scale: Scale) -> String {
     drawing.finish(&experiment.title, height)
 }
 
-/// The name of a place on an axis: most are whole numbers, and say so.
+/// Returns the name of a position on an axis. Most are whole numbers and are shown as such.
 fn place_name(x: f64) -> String {
     if x.fract() == 0.0 && x.abs() < 1e4 { format!("{x}") } else { show(x) }
 }
@@ -160,7 +160,7 @@ fn bars(experiment: &Experiment) -> String {
     drawing.finish(&experiment.title, y + 6.0)
 }
 
-/// The percentiles of the single operations of a point, where its variants measured them.
+/// Draws the percentiles of single operations at a point, if its variants measured them.
 #[must_use]
 pub fn tails(experiment: &Experiment, point: &crate::results::Point) -> Option<String> {
     let found: Vec<(&str, &Tail)> = point
@@ -181,7 +181,7 @@ pub fn tails(experiment: &Experiment, point: &crate::results::Point) -> Option<S
     let values = found.iter().flat_map(|(_, tail)| tail.percentiles.iter().map(|(_, value)| value.max(1.0)));
     let range = Range::of(values, true).with_room();
     let y = |value: f64| PLOT_TOP + PLOT_HEIGHT * (1.0 - range.place(value.max(1.0)));
-    // A percentile lies as far right as it has nines.
+    // A percentile's position is its number of nines.
     let nines = |part: f64, count: u64| -(1.0 - part).max(0.5 / count.max(1) as f64).log10();
     let most = found.iter().map(|(_, tail)| nines(1.0, tail.count)).fold(1.0f64, f64::max);
     let x = |nines: f64| LEFT + (RIGHT - LEFT) * (nines / most).clamp(0.0, 1.0);
@@ -222,19 +222,19 @@ pub fn tails(experiment: &Experiment, point: &crate::results::Point) -> Option<S
     Some(drawing.finish(&title, height))
 }
 
-/// Times of one kind.
+/// Times of one kind of operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Times<'t> {
-    /// What they are of.
+    /// The name of the operation.
     pub name: &'t str,
-    /// In nanoseconds, the least first.
+    /// The times in nanoseconds, sorted.
     pub sorted_ns: &'t [u64],
 }
 
-/// How the times of several kinds are distributed: shares by time, both axes logarithmic. Shares go down to 1 in 100,000, so that tails are seen.
+/// Draws the distributions of several kinds of times, with both axes logarithmic. Shares go down to 1 in 100,000 to show the tails.
 #[must_use]
 pub fn histogram(title: &str, kinds: &[Times<'_>]) -> String {
-    /// Columns of a decade.
+    /// Columns per decade.
     const COLUMNS: f64 = 24.0;
     const LEAST_SHARE: f64 = 1e-5;
     let mut drawing = Drawing::new(WIDTH);

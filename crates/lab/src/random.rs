@@ -1,17 +1,17 @@
-//! Random numbers for inputs: the same ones from the same seed, on every machine.
+//! Random numbers for inputs, reproducible from the seed on every machine.
 
-/// A generator (splitmix64): fast, and good enough to make a processor guess wrong.
+/// A splitmix64 generator: fast, and random enough to defeat branch prediction.
 #[derive(Clone, Copy, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// A generator that begins with `seed`.
+    /// Creates a generator from `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub const fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -20,17 +20,17 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`; 0 if the bound is 0.
+    /// Returns a number below `bound`; 0 if the bound is 0.
     pub const fn below(&mut self, bound: u64) -> u64 {
         ((self.number() as u128 * bound as u128) >> 64) as u64
     }
 
-    /// A number from 0 up to 1.
+    /// Returns a number from 0 up to 1.
     pub fn part(&mut self) -> f64 {
         (self.number() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Brings items into a random order.
+    /// Shuffles the items.
     pub const fn shuffle<T>(&mut self, items: &mut [T]) {
         let mut left = items.len();
         while left > 1 {

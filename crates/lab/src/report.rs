@@ -1,4 +1,4 @@
-//! A run as one page of HTML that needs nothing else: machine, noise, plots, verdicts, and the sources' figures beside ours.
+//! A run as one self-contained HTML page: machine, noise, plots, verdicts, and published figures next to ours.
 
 use std::fmt::Write as _;
 
@@ -23,7 +23,7 @@ svg { height: auto; max-width: 100% } .faint { color: var(--faint) } .helps { co
 nav { columns: 3 16rem } a { color: inherit } dt { color: var(--faint) } dl { display: grid; gap: .1rem 1.2rem; grid-template-columns: max-content auto }
 dd { margin: 0 }";
 
-/// The page.
+/// Returns the page.
 #[must_use]
 pub fn html(run: &Run) -> String {
     let mut page = format!(
@@ -119,7 +119,7 @@ fn section(page: &mut String, technique: &TechniqueResult) {
     }
 }
 
-/// The table of an experiment: a row for each variant at each point.
+/// Writes the table of an experiment: one row per variant and point.
 fn table(page: &mut String, experiment: &Experiment) {
     let has_events =
         experiment.points.iter().flat_map(|point| &point.variants).any(|found| found.events.is_some());

@@ -1,4 +1,4 @@
-//! What a run of the lab found, as JSON keeps it.
+//! The results of a lab run, stored as JSON.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,42 +10,42 @@ use crate::counters::Events;
 use crate::machine::Machine;
 use crate::statistics::{Better, Estimate, Verdict, show};
 
-/// The layout of the file: a change that an older program cannot read has a higher number.
+/// The version of the file format. It increases with each change that an older program cannot read.
 pub const FORMAT: u32 = 1;
 
-/// One run: the machine, how it was measured, and what was found.
+/// One run: the machine, the settings, and the results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// The layout of the file.
+    /// The version of the file format.
     pub format: u32,
-    /// Which program measured.
+    /// The program that measured.
     pub program: String,
-    /// When the run began, ISO 8601 in UTC.
+    /// The start of the run, ISO 8601 in UTC.
     pub began: String,
-    /// Whether it was a quick run: small sizes and few rounds.
+    /// Whether the run was quick, with small sizes and few rounds.
     pub quick: bool,
-    /// Rounds of each variant.
+    /// Rounds per variant.
     pub rounds: usize,
     /// The machine.
     pub machine: Machine,
-    /// How far the ratio of two equal variants lay from 1: no smaller difference is called one.
+    /// How far the ratio of two equal variants deviated from 1; smaller differences do not count.
     pub noise: f64,
-    /// The techniques, in the order of the catalogue.
+    /// The techniques, in catalogue order.
     pub techniques: Vec<TechniqueResult>,
 }
 
-/// What was found about one technique.
+/// The results of one technique.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TechniqueResult {
     /// Its name on the command line.
     pub name: String,
     /// Its title.
     pub title: String,
-    /// Its experiments; those that ended before something failed, too.
+    /// Its experiments, including the completed ones if it failed.
     pub experiments: Vec<Experiment>,
-    /// What was left out, and why.
+    /// Skipped parts, and why.
     pub skipped: Vec<String>,
-    /// Why it ended early: what it would have found would be wrong.
+    /// Why it ended early; further results would be wrong.
     #[serde(default)]
     pub failed: Option<String>,
 }
@@ -57,20 +57,20 @@ pub struct Experiment {
     pub title: String,
     /// The unit of the figures: `ns`.
     pub unit: String,
-    /// For each what: `element`.
+    /// The divisor of the figures: `element`.
     pub per: String,
-    /// Which direction is good.
+    /// Which direction is better.
     pub better: Better,
-    /// What changes from point to point.
+    /// The quantity that changes from point to point.
     pub axis: Option<Axis>,
-    /// The points, in the order of the axis.
+    /// The points, in axis order.
     pub points: Vec<Point>,
 }
 
-/// What changes from point to point.
+/// The quantity that changes from point to point.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axis {
-    /// Its name, with the unit: `elements`.
+    /// Its name, including the unit: `elements`.
     pub name: String,
     /// How it is drawn.
     pub scale: Scale,
@@ -80,22 +80,22 @@ pub struct Axis {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
-    /// By values.
+    /// Linear, by value.
     Linear,
-    /// By their logarithms.
+    /// Logarithmic, by value.
     Logarithmic,
-    /// One place for each, by name.
+    /// One position per name.
     Names,
 }
 
 /// The variants at one point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Its place on the axis.
+    /// Its position on the axis.
     pub x: f64,
     /// Its name.
     pub label: String,
-    /// Items of one call of a variant.
+    /// Items per call of a variant.
     pub items: u64,
     /// The variants; the first is the baseline.
     pub variants: Vec<Measured>,
@@ -108,22 +108,22 @@ pub struct Measured {
     pub name: String,
     /// Its figure in the experiment's unit.
     pub figure: Estimate,
-    /// Its ratio to the baseline, round by round; `None` for the baseline.
+    /// Its ratio to the baseline, from each round; `None` for the baseline.
     pub ratio: Option<Estimate>,
-    /// What the ratio says.
+    /// The verdict on the ratio.
     pub verdict: Option<Verdict>,
-    /// The distribution of single operations, where they were measured one by one.
+    /// The distribution of single operations, if they were measured individually.
     pub tail: Option<Tail>,
-    /// Events of the processor for each item, where it counts them.
+    /// Processor events per item, if they are counted.
     pub events: Option<Events>,
-    /// Other figures of this variant, by name with unit: `CPU used, %`.
+    /// Other figures of this variant, named with their unit: `CPU used, %`.
     pub others: Vec<Other>,
 }
 
 /// Another figure of a variant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Other {
-    /// Its name, with the unit.
+    /// Its name, including the unit.
     pub name: String,
     /// The median of the rounds.
     pub value: f64,
@@ -132,16 +132,16 @@ pub struct Other {
 /// Percentiles of single operations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tail {
-    /// How many operations there are.
+    /// The number of operations.
     pub count: u64,
-    /// Parts (0.5 for the median) and the value that so many do not exceed.
+    /// Fractions (0.5 for the median), each with the value that this fraction of operations does not exceed.
     pub percentiles: Vec<(f64, f64)>,
 }
 
-/// Why a file of results is not read.
+/// Why a results file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultsError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error("{path}: {error}", path = path.display())]
     File {
         /// The file.
@@ -149,21 +149,21 @@ pub enum ResultsError {
         /// Why.
         error: io::Error,
     },
-    /// It is no such file.
+    /// The file does not contain results.
     #[error("{path}: no results of the lab: {error}", path = path.display())]
     Content {
         /// The file.
         path: PathBuf,
-        /// Where, and why.
+        /// The position and the cause.
         error: serde_json::Error,
     },
-    /// It holds characters that move a terminal's cursor or change its colours: no run writes them.
+    /// A text contains control characters, which could move a terminal's cursor or change its colours. No run writes them.
     #[error("{path}: no results of the lab: a text in it has control characters", path = path.display())]
     Control {
         /// The file.
         path: PathBuf,
     },
-    /// A technique has a name that is none: names become those of files.
+    /// A technique has an invalid name. Names become file names.
     #[error("{path}: no results of the lab: `{name}` is no name of a technique", path = path.display())]
     Name {
         /// The file.
@@ -171,15 +171,15 @@ pub enum ResultsError {
         /// The name.
         name: String,
     },
-    /// It has another layout.
+    /// The file has another format version.
     #[error("{path}: results of format {found}, and this program reads {FORMAT}", path = path.display())]
     Format {
         /// The file.
         path: PathBuf,
-        /// Its layout.
+        /// Its format version.
         found: u32,
     },
-    /// Another program or machine measured them, or in another way.
+    /// Another program or machine measured the results, or the settings differ.
     #[error("{path}: these results cannot be added to: {why}", path = path.display())]
     Differs {
         /// The file.
@@ -190,7 +190,7 @@ pub enum ResultsError {
 }
 
 impl Experiment {
-    /// The unit of its figures, with what they are for: `ns a number`.
+    /// Returns the unit of its figures, with the divisor: `ns a number`.
     #[must_use]
     pub fn unit(&self) -> String {
         if self.per.is_empty() {
@@ -201,7 +201,7 @@ impl Experiment {
     }
 }
 
-/// Whether a text in it, or a name, has control characters.
+/// Returns whether a text or a key contains control characters.
 fn has_control(value: &Value) -> bool {
     let in_text = |text: &str| text.chars().any(char::is_control);
     match value {
@@ -213,7 +213,7 @@ fn has_control(value: &Value) -> bool {
 }
 
 impl Tail {
-    /// What so many operations (0.99 of them, or all: 1.0) take at most, if it was kept.
+    /// Returns the value that this fraction of operations (0.99, or 1.0 for all) does not exceed, if it was stored.
     #[must_use]
     pub fn at(&self, part: f64) -> Option<f64> {
         self.percentiles.iter().find(|(found, _)| *found == part).map(|(_, value)| *value)
@@ -221,25 +221,25 @@ impl Tail {
 }
 
 impl Experiment {
-    /// Whether single operations were measured.
+    /// Returns whether single operations were measured.
     #[must_use]
     pub fn has_tails(&self) -> bool {
         self.points.iter().flat_map(|point| &point.variants).any(|variant| variant.tail.is_some())
     }
 }
 
-/// The columns of a tail in tables: 99 %, 99.9 % and the longest operation.
+/// The tail's table columns: 99 %, 99.9 % and the longest operation.
 pub const TAIL_COLUMNS: [(&str, f64); 3] = [("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
 
 impl Measured {
-    /// Its cells in the columns of [`TAIL_COLUMNS`]; empty where no single operations were measured.
+    /// Returns the cells for [`TAIL_COLUMNS`]; empty if no single operations were measured.
     #[must_use]
     pub fn tail_cells(&self) -> [String; 3] {
         TAIL_COLUMNS
             .map(|(_, part)| self.tail.as_ref().and_then(|tail| tail.at(part)).map_or_else(String::new, show))
     }
 
-    /// The verdict in a sentence, and the other figures behind it.
+    /// Returns the verdict in a sentence, followed by the other figures.
     #[must_use]
     pub fn remarks(&self) -> String {
         let mut remarks: Vec<String> = self
@@ -254,10 +254,10 @@ impl Measured {
 }
 
 impl Run {
-    /// Reads a file of results.
+    /// Reads a results file.
     ///
     /// # Errors
-    /// When it cannot be read, holds something else, or has another layout.
+    /// The file cannot be read, has other contents, or has another format version.
     pub fn read(path: &Path) -> Result<Self, ResultsError> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| ResultsError::File { path: path.to_owned(), error })?;
@@ -276,10 +276,10 @@ impl Run {
         Ok(run)
     }
 
-    /// The run as JSON on one line.
+    /// Returns the run as JSON on one line.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Numbers that JSON lacks become null; every key is a text.
+        // Numbers that JSON lacks become null; every key is a string.
         let mut text = serde_json::to_string(self).unwrap_or_default();
         text.push('\n');
         text

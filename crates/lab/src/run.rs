@@ -1,4 +1,4 @@
-//! Runs techniques on a pinned thread of their own, and collects what they find.
+//! Runs techniques on a dedicated pinned thread, and collects their results.
 
 use std::path::Path;
 use std::thread;
@@ -14,11 +14,11 @@ use crate::technique::Technique;
 /// What a run is about to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress<'p> {
-    /// How many techniques are done.
+    /// The number of finished techniques.
     pub done: usize,
-    /// How many there are.
+    /// The total number of techniques.
     pub of: usize,
-    /// What is measured next.
+    /// The next measurement.
     pub what: &'p str,
 }
 
@@ -33,7 +33,7 @@ pub enum RunError {
         /// Why.
         ended: Ended,
     },
-    /// No thread could be kept on a core.
+    /// No thread could be pinned to a core.
     #[error("the measuring thread cannot be kept on core {core}: {why}")]
     Pin {
         /// The core.
@@ -44,18 +44,18 @@ pub enum RunError {
     /// The user stopped it.
     #[error("stopped")]
     Stopped {
-        /// The techniques that were measured before, without the one under way; `None` when none was.
+        /// The techniques measured before, without the current one; `None` if there are none.
         finished: Option<Box<Run>>,
     },
 }
 
-/// Runs techniques one after the other, and `peers` with them. One that fails has the reason in its result, and the others go on.
+/// Runs techniques one after another, including `peers`. A failed technique has the reason in its result, and the others continue.
 ///
 /// # Errors
-/// When the thread cannot be pinned, or the user stops the run.
+/// The thread cannot be pinned, or the user stops the run.
 ///
 /// # Panics
-/// When a technique panics, as nothing of its results can be trusted.
+/// Propagates a technique's panic, because its results cannot be trusted.
 pub fn run(
     techniques: &[&'static Technique],
     peers: &[Peers],
@@ -103,7 +103,7 @@ pub fn run(
     })
 }
 
-/// A run on this machine that has measured nothing yet.
+/// Returns a run on this machine without results.
 fn empty(settings: Settings, began: &str) -> Run {
     Run {
         format: FORMAT,
@@ -117,10 +117,10 @@ fn empty(settings: Settings, began: &str) -> Run {
     }
 }
 
-/// Reads the results of an earlier run, to which [`add_earlier`] can add those of a run with these settings.
+/// Reads the results of an earlier run, so that [`add_earlier`] can combine them with a run with these settings.
 ///
 /// # Errors
-/// As [`Run::read`], and [`ResultsError::Differs`].
+/// Same as [`Run::read`], and [`ResultsError::Differs`].
 pub fn read_earlier(path: &Path, settings: Settings) -> Result<Run, ResultsError> {
     let (earlier, now) = (Run::read(path)?, empty(settings, ""));
     let differences = [
@@ -135,7 +135,7 @@ pub fn read_earlier(path: &Path, settings: Settings) -> Result<Run, ResultsError
     }
 }
 
-/// Adds the results of an earlier run. Techniques of `run` replace theirs.
+/// Adds the results of an earlier run. Techniques of `run` replace earlier ones.
 pub fn add_earlier(run: &mut Run, earlier: Run) {
     // A comparison must not claim more than the noisier run can show.
     run.noise = run.noise.max(earlier.noise);
@@ -149,7 +149,7 @@ pub fn add_earlier(run: &mut Run, earlier: Run) {
 /// Runs one variant alone, for a program that counts its instructions.
 ///
 /// # Errors
-/// As [`run`].
+/// Same as [`run`].
 pub fn run_alone(
     technique: &'static Technique,
     peers: &[Peers],
@@ -168,7 +168,7 @@ pub fn run_alone(
     })
 }
 
-/// Runs `work` on a new thread that is kept on the first core that the program may use; this thread stays free.
+/// Runs `work` on a new thread, pinned to the first core available to the program. The calling thread is not pinned.
 fn on_pinned_thread<T: Send>(
     work: impl FnOnce(&[usize]) -> Result<T, RunError> + Send,
 ) -> Result<T, RunError> {

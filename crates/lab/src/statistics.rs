@@ -1,31 +1,31 @@
-//! Medians with confidence intervals, and what they say.
+//! Medians with confidence intervals, and the verdicts based on them.
 //!
-//! Times of a machine that others use are not normally distributed: they have a hard lower end and a long tail. So nothing here takes a
-//! distribution for granted. The interval of a median is that of its order statistics: between the k-th least and the k-th greatest of n
-//! values lies the true median with a probability that only n and k decide.
+//! Times on a shared machine are not normally distributed: they have a hard lower bound and a long tail. Nothing here assumes a
+//! distribution. A median's interval comes from order statistics: the true median lies between the k-th least and the k-th greatest of n
+//! values with a probability that depends only on n and k.
 
 use serde::{Deserialize, Serialize};
 
-/// The probability that an interval does not hold the true median.
+/// The probability that an interval misses the true median.
 const OUTSIDE: f64 = 0.05;
 
-/// A median, how far values lie from it, and where the true one lies.
+/// A median, the spread of the values, and the interval of the true median.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The median of the values.
     pub median: f64,
-    /// The lower end of the 95 % confidence interval of the median. With fewer than six values it is the least one.
+    /// The lower end of the median's 95 % confidence interval. With fewer than six values, the least value.
     pub low: f64,
-    /// The upper end; with fewer than six values the greatest one.
+    /// The upper end. With fewer than six values, the greatest value.
     pub high: f64,
     /// The median of the distances from the median (MAD), not scaled.
     pub mad: f64,
-    /// How many values there are.
+    /// The number of values.
     pub count: usize,
 }
 
 impl Estimate {
-    /// The estimate from values in any order; `None` of none. Values that are no numbers are left out.
+    /// Estimates the median of values in any order; `None` without values. NaNs are ignored.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
@@ -43,14 +43,14 @@ impl Estimate {
         })
     }
 
-    /// Half of the interval's width as a part of the median.
+    /// Returns half of the interval's width relative to the median.
     #[must_use]
     pub fn relative_error(&self) -> f64 {
         if self.median == 0.0 { 0.0 } else { (self.high - self.low) / 2.0 / self.median.abs() }
     }
 }
 
-/// A figure with three digits that count.
+/// Formats a figure with three significant digits.
 #[must_use]
 pub fn show(value: f64) -> String {
     let size = value.abs();
@@ -67,7 +67,7 @@ pub fn show(value: f64) -> String {
     }
 }
 
-/// The middle of sorted values: the mean of the two middle ones of an even number.
+/// Returns the median of sorted values; for an even number, the mean of the two middle ones.
 fn middle(sorted: &[f64]) -> Option<f64> {
     let half = sorted.len() / 2;
     let upper = sorted.get(half).copied()?;
@@ -77,9 +77,9 @@ fn middle(sorted: &[f64]) -> Option<f64> {
     sorted.get(half.checked_sub(1)?).map(|lower| f64::midpoint(*lower, upper))
 }
 
-/// How many values lie outside the interval on each side: the most for which the true median is outside with 5 % at most.
+/// Returns how many values to leave out on each side: the most for which the interval misses the true median with at most 5 %.
 fn interval_rank(count: usize) -> usize {
-    // The chance that the true median lies below the k-th least value is that of fewer than k heads in `count` tosses.
+    // The true median is below the k-th least value with the probability of fewer than k heads in `count` tosses.
     let mut chance = 0.5f64.powi(i32::try_from(count).unwrap_or(i32::MAX));
     let mut below = chance;
     let mut rank = 0;
@@ -91,26 +91,26 @@ fn interval_rank(count: usize) -> usize {
         chance *= (count - rank + 1) as f64 / rank as f64;
         below += chance;
     }
-    // The loop ends with the first rank whose chance is too high.
+    // The loop ends at the first rank whose probability is too high.
     if 2.0 * below > OUTSIDE { rank.saturating_sub(1) } else { rank }
 }
 
-/// Which direction of a figure is good.
+/// Which direction of a figure is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
-    /// Less is better: nanoseconds.
+    /// Less, as for nanoseconds.
     Less,
-    /// More is better: messages a second.
+    /// More, as for messages per second.
     More,
-    /// Neither: a count of what happened.
+    /// Neither: the figure only counts events.
     Neither,
 }
 
-/// The difference from 1 that "no difference" rules out: noise or an interval that could hide more says nothing.
+/// The largest difference from 1 that "no difference" may hide. If noise or the interval can hide more, the result is too noisy.
 const MOST_HIDDEN: f64 = 0.1;
 
-/// What a ratio to the baseline says about a variant on this machine.
+/// The conclusion from a variant's ratio to the baseline, on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -125,7 +125,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The verdict of a ratio (variant to baseline), with the noise as a part of 1: 0.01 is one percent.
+    /// Judges a ratio (variant to baseline). The noise is a fraction of 1: 0.01 is one percent.
     #[must_use]
     pub fn of(ratio: &Estimate, noise: f64, better: Better) -> Option<Self> {
         let is_less = ratio.high < 1.0 - noise;
@@ -143,7 +143,7 @@ impl Verdict {
         }
     }
 
-    /// The verdict in a sentence, with the interval.
+    /// Describes the verdict in a sentence, with the interval.
     #[must_use]
     pub fn sentence(self, ratio: &Estimate) -> String {
         let Estimate { low, high, .. } = ratio;
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_ranks_are_those_of_the_sign_test() {
-        // Tables of the sign test at 5 %, two-sided: the values left out on each side.
+        // Tables of the two-sided sign test at 5 %: the values left out on each side.
         for (count, rank) in
             [(1, 0), (5, 0), (6, 0), (8, 0), (9, 1), (12, 2), (15, 3), (20, 5), (25, 7), (50, 17), (100, 39)]
         {
@@ -224,7 +224,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(12))]
 
-        // Coverage by counting: of 2,000 samples from a skewed distribution with a known median, 95 % hold it. The bound leaves
+        // Coverage by counting: of 2,000 samples from a skewed distribution with a known median, 95 % contain it. The bound leaves
         // room for chance (a deviation of 4 sigma).
         #[test]
         fn the_interval_holds_the_true_median_as_often_as_it_says(seed in any::<u64>(), count in 6usize..60) {

@@ -1,4 +1,4 @@
-//! What a technique says of itself.
+//! The description of a technique.
 
 use crate::measure::{Ended, Lab};
 
@@ -7,15 +7,15 @@ use crate::measure::{Ended, Lab};
 pub struct Technique {
     /// Its number in the catalogue.
     pub number: u8,
-    /// Its name on the command line and of its page: `loop-unrolling`.
+    /// Its name on the command line and in its page's address: `loop-unrolling`.
     pub name: &'static str,
     /// Its title.
     pub title: &'static str,
     /// The question that its experiments answer, in one sentence.
     pub question: &'static str,
-    /// What others have published.
+    /// Published figures from others.
     pub published: &'static [Published],
-    /// Where the product uses it: paths in the repository, with what for.
+    /// Where the product uses it: paths in the repository, and the purpose.
     pub used: &'static [Use],
     /// The functions whose assembly differs.
     pub assembly: &'static [Assembly],
@@ -26,9 +26,9 @@ pub struct Technique {
 /// A published figure.
 #[derive(Debug)]
 pub struct Published {
-    /// Who: `thesis, section 4.2`.
+    /// The source: `thesis, section 4.2`.
     pub source: &'static str,
-    /// What they found.
+    /// The published result.
     pub figure: &'static str,
 }
 
@@ -37,7 +37,7 @@ pub struct Published {
 pub struct Use {
     /// The path in the repository.
     pub path: &'static str,
-    /// What for.
+    /// The purpose.
     pub what: &'static str,
 }
 
@@ -46,10 +46,10 @@ pub struct Use {
 pub struct Assembly {
     /// The variant's name.
     pub variant: &'static str,
-    /// The function's path, as `tapeworks_lab::catalogue::loop_unrolling::rolled`. It is never inlined, and not generic: the symbol of a generic
-    /// function does not name its parameters. `PATH -> TEXT` is the function with TEXT in its name that the one at PATH calls, and so on along its
-    /// calls.
+    /// The function's path, such as `tapeworks_lab::catalogue::loop_unrolling::rolled`. It is never inlined, and not generic, because the symbol
+    /// of a generic function does not name its parameters. `PATH -> TEXT` is the function that the function at PATH calls and whose name contains
+    /// TEXT, followed from call to call.
     pub symbol: &'static str,
-    /// Mnemonics, or beginnings of them, that make the difference: `prefetch`, `cmov`.
+    /// Mnemonics, or their prefixes, that make the difference: `prefetch`, `cmov`.
     pub marks: &'static [&'static str],
 }

@@ -5,16 +5,16 @@ use std::fmt::Write as _;
 use crate::results::{Experiment, Run, TAIL_COLUMNS};
 use crate::statistics::show;
 
-/// The figures of an experiment in rows.
+/// The figures of an experiment as table rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rows {
-    /// Names of the columns, and whether they hold numbers.
+    /// Names of the columns, and whether they contain numbers.
     pub columns: Vec<(String, bool)>,
-    /// A row for each variant at each point, with a cell for each column.
+    /// One row per variant and point, with one cell per column.
     pub rows: Vec<Vec<String>>,
 }
 
-/// The machine, and how it was measured.
+/// Returns the header: the machine, and how the run was measured.
 #[must_use]
 pub fn head(run: &Run) -> String {
     let mut text = format!("{}\n", run.machine.line());
@@ -31,7 +31,7 @@ pub fn head(run: &Run) -> String {
     text
 }
 
-/// The figures of an experiment.
+/// Returns the figures of an experiment.
 #[must_use]
 pub fn rows(experiment: &Experiment) -> Rows {
     let all = || experiment.points.iter().flat_map(|point| &point.variants);
@@ -74,7 +74,7 @@ pub fn rows(experiment: &Experiment) -> Rows {
     Rows { columns, rows }
 }
 
-/// A run as text, as wide as its longest line: for programs without a terminal's colours and width.
+/// Formats a run as text as wide as its longest line, for programs without a terminal's colours and width.
 #[must_use]
 pub fn plain(run: &Run) -> String {
     let mut text = head(run);
@@ -94,7 +94,7 @@ pub fn plain(run: &Run) -> String {
     text
 }
 
-/// The figures of an experiment as text, as wide as its longest line.
+/// Formats the figures of an experiment as text as wide as its longest line.
 #[must_use]
 pub fn table(experiment: &Experiment) -> String {
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Two threads at once, each on its own core, and the time from their common start to the later end.
+//! Runs two threads simultaneously, each on its own core, and times them from their common start to the later end.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,42 +7,42 @@ use std::time::{Duration, Instant};
 
 use tapeworks_ring::cpu;
 
-/// Looks before a waiting thread lets others have its core.
+/// Polls before a waiting thread yields its core.
 const LOOKS: u32 = 20_000;
 
-/// What two threads did.
+/// The results of two threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Together<A, B> {
-    /// From their common start to the later end.
+    /// The time from their common start to the later end.
     pub took: Duration,
-    /// What the first returned.
+    /// The result of the first thread.
     pub one: A,
-    /// What the second returned.
+    /// The result of the second thread.
     pub two: B,
 }
 
 impl<A, B> Together<A, B> {
-    /// Nanoseconds for each of `items`.
+    /// Returns the nanoseconds per item.
     #[must_use]
     pub fn ns_for_each(&self, items: u64) -> f64 {
         self.took.as_nanos() as f64 / items.max(1) as f64
     }
 }
 
-/// Waits for another thread: it looks again at once, and after many looks it lets others have the core, since the other thread may need it.
+/// Waits for another thread: polls immediately, and after many polls yields the core, because the other thread may need it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Patience {
     looks: u32,
 }
 
 impl Patience {
-    /// A patience that has not looked yet.
+    /// Creates a patience that has not polled yet.
     #[must_use]
     pub const fn new() -> Self {
         Self { looks: 0 }
     }
 
-    /// Pauses before the next look.
+    /// Pauses before the next poll.
     #[inline]
     pub fn pause(&mut self) {
         if self.looks < LOOKS {
@@ -55,15 +55,15 @@ impl Patience {
     }
 }
 
-/// Keeps the calling thread on `core`. On a core that is gone meanwhile it stays where it is: slower, not wrong.
+/// Pins the calling thread to `core`. If the core has become unavailable, the thread stays where it is: slower, not wrong.
 pub fn keep_on(core: usize) {
     let _slower_at_worst = cpu::pin(core);
 }
 
-/// Runs `one` on the first core and `two` on the second. Both begin when both are there; the time to start the threads does not count.
+/// Runs `one` on the first core and `two` on the second. Both begin when both are ready; the time to start the threads does not count.
 ///
 /// # Panics
-/// When one of them panics.
+/// One of them panics.
 pub fn together<A: Send, B: Send>(
     cores: [usize; 2],
     one: impl FnOnce() -> A + Send,
@@ -77,7 +77,7 @@ pub fn together<A: Send, B: Send>(
     Together { took, one, two }
 }
 
-/// Runs two closures at the same time. Not generic, so that starting threads is compiled once and not per variant.
+/// Runs two closures simultaneously. Not generic, so that starting threads is compiled once and not per variant.
 fn at_once(cores: [usize; 2], works: [Box<dyn FnOnce() + Send + '_>; 2]) -> Duration {
     let arrived = AtomicU32::new(0);
     let run = |core, work: Box<dyn FnOnce() + Send + '_>| {

@@ -17,11 +17,6 @@ use super::*;
 /// Runs `test` on a thread in a new network namespace with a veth pair, `in` and `out`, for this test only. Without permission
 /// the test prints that it is skipped; any other failure fails the test.
 pub(super) fn with_veth(test: impl FnOnce() + Send) {
-    let ip = |arguments: &str| {
-        let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
-        let words = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "ip {arguments}: {}: {words}", output.status);
-    };
     let run = || {
         // SAFETY: the call takes no pointers; the namespace belongs to this thread alone and ends with it.
         if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
@@ -32,10 +27,10 @@ pub(super) fn with_veth(test: impl FnOnce() + Send) {
         }
         // Only our frames: if the file does not exist, neither does IPv6.
         let _absent_at_worst = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
-        ip("link set lo up");
-        ip("link add in type veth peer name out");
-        ip("link set in up");
-        ip("link set out up");
+        for arguments in ["link set lo up", "link add in type veth peer name out"] {
+            ip(arguments).unwrap();
+        }
+        raise(["in", "out"]);
         test();
     };
     thread::scope(|scope| {
@@ -43,6 +38,36 @@ pub(super) fn with_veth(test: impl FnOnce() + Send) {
             std::panic::resume_unwind(panic);
         }
     });
+}
+
+/// Runs `ip` and returns what it printed; if it fails, the status and the reason that it gave.
+fn ip(arguments: &str) -> Result<String, String> {
+    let output = Command::new("ip").args(arguments.split(' ')).output().map_err(|error| error.to_string())?;
+    let [printed, reason] =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    if output.status.success() {
+        Ok(printed)
+    } else {
+        Err(format!("ip {arguments}: {}: {reason}", output.status))
+    }
+}
+
+/// Sets both interfaces up and waits until they carry frames. The kernel activates their queues some time after `ip` returns, and
+/// drops without a trace what is sent before.
+fn raise(interfaces: [&str; 2]) {
+    let began = Instant::now();
+    loop {
+        let set = interfaces.map(|interface| ip(&format!("link set {interface} up")));
+        let shown = interfaces.map(|interface| ip(&format!("link show {interface}")));
+        let is_active = |shown: &Result<String, String>| {
+            shown.as_ref().is_ok_and(|shown| shown.contains(" state UP ") && !shown.contains(" qdisc noop "))
+        };
+        if shown.iter().all(is_active) {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{set:?} {shown:?}");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Numbered frames of a few lengths.

@@ -49,10 +49,10 @@ pub trait Sink<T> {
     #[inline]
     fn end_of_batch(&mut self) {}
 
-    /// Announces that an item with the number `index` follows soon, so that a stage with a table by that number may
-    /// prefetch its line.
+    /// Announces that an item with number `index` follows soon, so that a stage with a table indexed by that number can prefetch
+    /// its line.
     ///
-    /// A hint from a producer that looks ahead over items that cannot wait in a buffer.
+    /// This is a hint from a producer that looks ahead over items that cannot wait in a buffer.
     #[inline]
     fn expect(&mut self, _index: usize) {}
 }
@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Emits the values so far and the length of the batch; borrows from itself.
+    /// Emits the values so far and the length of the batch. The output borrows from the stage.
     struct Sum(Vec<u64>);
     impl<S: for<'a> Sink<(&'a [u64], usize)>> Stage<u64, S> for Sum {
         fn process(&mut self, batch: &[u64], sink: &mut S) {
@@ -249,7 +249,7 @@ mod tests {
     }
 }
 
-/// The examples of the README, compiled.
+/// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

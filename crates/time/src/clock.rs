@@ -14,10 +14,10 @@ use jiff::{Timestamp, ToSpan, Zoned};
 /// The zone of the US equity markets.
 pub const ZONE: &str = "America/New_York";
 
-/// Half a day in ns: with the right day, no time of day is farther from its receive time.
+/// Half a day in ns. On the right day, a time of day is at most this far from its receive time.
 pub const HALF_A_DAY_NS: u64 = 12 * 3_600 * Nanos::SECOND;
 
-/// The zone by which a venue counts its day.
+/// The time zone in which a venue counts its day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Zone {
     /// America/New_York.
@@ -29,7 +29,7 @@ pub enum Zone {
 }
 
 impl Zone {
-    /// Returns the time zone; UTC if the zone data were missing, which the bundled database excludes.
+    /// Returns the time zone; UTC if the zone data is missing, which the bundled database rules out.
     fn rules(self) -> TimeZone {
         let name = match self {
             Self::NewYork => ZONE,
@@ -49,8 +49,8 @@ impl Zone {
         Some(timestamp.to_zoned(self.rules()).date())
     }
 
-    /// Returns the midnight that began the day of a time of day: the day that places the time nearest to its receive time. A
-    /// message is received some time after it was sent or, if clocks differ, before.
+    /// Returns the midnight that started the day of a time of day: the day that places the time nearest to its receive time. A message is
+    /// received some time after it was sent, or before if clocks differ.
     #[cold]
     #[inline(never)]
     pub fn nearest_midnight(self, since_midnight_ns: u64, received: Nanos) -> Option<Nanos> {
@@ -58,7 +58,7 @@ impl Zone {
         self.midnight_before(Nanos(noon))
     }
 
-    /// Returns the midnight that began the day of `time` in this zone.
+    /// Returns the midnight that started the day of `time` in this zone.
     pub fn midnight_before(self, time: Nanos) -> Option<Nanos> {
         self.midnight_of(self.date_at(time)?)
     }
@@ -89,12 +89,12 @@ pub fn date_at(time: Nanos) -> Option<Date> {
     Zone::NewYork.date_at(time)
 }
 
-/// Returns the midnight that began the New York day of `time`.
+/// Returns the midnight that started the New York day of `time`.
 pub fn midnight_before(time: Nanos) -> Option<Nanos> {
     Zone::NewYork.midnight_before(time)
 }
 
-/// Returns the time of a message that has only the nanoseconds within its second: the one nearest to its receive time.
+/// Returns the time of a message that has only nanoseconds within a second: the time nearest to its receive time.
 #[cold]
 #[inline(never)]
 pub fn nearest(offset_ns: u64, received: Option<Nanos>) -> Nanos {
@@ -110,7 +110,7 @@ pub fn day_after(date: Date) -> Option<Date> {
 }
 
 /// Finds a date in the forms that people and Nasdaq's files use: `2025-11-14`, `20251114` or `11142025`, anywhere in `text` as a
-/// word of digits. The last form is that of `11142025.NASDAQ_ITCH50.gz`; `S111425` is that of `S111425-v50.txt.gz`.
+/// word of digits. The last form occurs in `11142025.NASDAQ_ITCH50.gz`; `S111425` occurs in `S111425-v50.txt.gz`.
 pub fn date_in(text: &str) -> Option<Date> {
     let iso = |word: &str| word.parse::<Date>().ok();
     if let Some(date) = (0..text.len()).find_map(|start| text.get(start..start + 10).and_then(iso)) {
@@ -134,7 +134,7 @@ pub fn date_in(text: &str) -> Option<Date> {
         match digits.len() {
             8 => date(number(0, 4)?, number(4, 6)?, number(6, 8)?)
                 .or_else(|| date(number(4, 8)?, number(0, 2)?, number(2, 4)?)),
-            // Six digits alone, or at the end of a word, may also be a time of day; and ITCH 5.0 dates from 2014.
+            // Other six-digit numbers may be times of day. ITCH 5.0 dates from 2014, so early years are rejected.
             6 if before.strip_suffix('S').is_some_and(|start| !start.ends_with(char::is_alphanumeric)) => {
                 date(2000 + number(4, 6)?, number(0, 2)?, number(2, 4)?).filter(|date| date.year() >= 2010)
             }
@@ -185,7 +185,7 @@ mod tests {
         };
         before(489_754, 489_744);
         before(486_802, 486_791);
-        // 23:00 UTC of a summer's day is London's next midnight.
+        // 23:00 UTC on a summer day is London's next midnight.
         before(486_815, 486_815);
     }
 
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn an_evening_in_new_york_belongs_to_its_own_day() {
-        // 2025-11-15 02:00 UTC is 21:00 of the 14th in New York.
+        // 2025-11-15 02:00 UTC is 21:00 on the 14th in New York.
         let evening = Nanos(1_763_172_000 * Nanos::SECOND);
         assert_eq!(date_at(evening), Some(date(2025, 11, 14)));
         assert_eq!(midnight_before(evening), midnight_of(date(2025, 11, 14)));

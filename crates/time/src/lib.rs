@@ -14,19 +14,19 @@ impl Nanos {
     /// One second.
     pub const SECOND: u64 = 1_000_000_000;
 
-    /// The same moment by a clock that was set forward by `ahead_ns` (negative: back), at the limits of 64 bits if it lies beyond them.
+    /// Converts the time to a clock that was set forward by `ahead_ns` (negative: back), saturating at the limits of 64 bits.
     pub const fn set_by(self, ahead_ns: i64) -> Self {
         Self(self.0.saturating_add_signed(ahead_ns))
     }
 
-    /// Nanoseconds from `earlier` to `self`; zero if `earlier` is later.
+    /// Returns the nanoseconds from `earlier` to `self`; zero if `earlier` is later.
     #[inline]
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 }
 
-/// The clock was set.
+/// A change of the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockChange {
     /// The time that the clock now shows.
@@ -51,7 +51,7 @@ impl ClockChange {
     }
 }
 
-/// The example of the README, compiled.
+/// Compiles the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

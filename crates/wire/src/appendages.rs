@@ -1,10 +1,10 @@
-//! The appendages behind a quote of a securities information processor, as structures: for those who show messages by their schemas.
+//! Decodes the appendages of a securities information processor's quote as structures, to show messages by their schemas.
 
 use crate::cta::cqs191::{self, NationalBboIndicator, NationalPlace};
 use crate::schema::{Decoded, Schema, Structure};
 use crate::utp::uqdf15::{self, FinraAdfMpidAppendageIndicator, NbboAppendageIndicator};
 
-/// The appendages behind a quote of UQDF or CQS, each with its offset in the message. A cut one has its error. Other messages have none.
+/// Returns the appendages of a UQDF or CQS quote, each with its offset; empty for other messages. A truncated one has its error.
 #[must_use]
 pub fn appendages<'a>(schema: &Schema, message: &Decoded<'a>) -> Vec<(usize, Decoded<'a>)> {
     let Some(structure) = message.structure.filter(|_| message.error.is_none()) else { return Vec::new() };
@@ -55,7 +55,7 @@ pub fn appendages<'a>(schema: &Schema, message: &Decoded<'a>) -> Vec<(usize, Dec
 mod tests {
     use super::*;
 
-    /// A message of the schema with these letters at these places, and what follows it.
+    /// Returns the appendages found in a message that has these letters in its indicators and ends in `rest`.
     fn found(
         schema: &'static Schema,
         tag: &[u8],

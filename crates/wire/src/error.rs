@@ -1,63 +1,63 @@
 //! Errors of decoding bytes and of encoding values.
 //!
-//! Both errors are small, `Copy` and allocate nothing: a feed counts them by the million if it must. They are made
-//! out of line so that the path of a good message stays short.
+//! Both errors are small, `Copy`, and do not allocate, so a feed can count millions of them. They are built out of line to keep
+//! the path of valid messages short.
 
 use core::fmt;
 
-/// Why bytes are not a message. Lengths are in bytes and count the whole message with its tag.
+/// Why bytes are not a message. Lengths are in bytes and include the tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// No bytes at all.
+    /// No bytes.
     Empty,
-    /// Too few bytes to hold the message's tag.
+    /// Too few bytes for the message's tag.
     NoTag {
         /// Bytes needed to read the tag.
         needed: usize,
-        /// Bytes there.
+        /// Bytes available.
         got: usize,
     },
-    /// The protocol has no message of this tag. Skip it by its length and count it.
+    /// The protocol has no message with this tag. Skip the message by its length and count it.
     UnknownMessage {
-        /// The tag as a number; of text, the first character is the highest byte.
+        /// The tag as a number; for text, the first character is in the highest byte.
         tag: u64,
     },
-    /// The message is cut.
+    /// The message is truncated.
     TooShort {
         /// Name of the message or header.
         message: &'static str,
         /// Bytes that it needs.
         needed: usize,
-        /// Bytes there.
+        /// Bytes available.
         got: usize,
     },
     /// More bytes than the protocol allows for this message.
     TooLong {
         /// Name of the message.
         message: &'static str,
-        /// Bytes that it is declared to have.
+        /// Declared length in bytes.
         declared: usize,
-        /// Bytes there.
+        /// Bytes available.
         got: usize,
     },
 }
 
 impl DecodeError {
-    /// Fewer bytes than `needed`.
+    /// Returns the error for fewer bytes than `needed`.
     #[cold]
     #[must_use]
     pub const fn too_short(message: &'static str, needed: usize, got: usize) -> Self {
         Self::TooShort { message, needed, got }
     }
 
-    /// More bytes than `declared`.
+    /// Returns the error for more bytes than `declared`.
     #[cold]
     #[must_use]
     pub const fn too_long(message: &'static str, declared: usize, got: usize) -> Self {
         Self::TooLong { message, declared, got }
     }
 
-    /// Not `declared` bytes: fewer or more.
+    /// Returns the error for fewer or more bytes than `declared`.
     #[cold]
     #[must_use]
     pub const fn wrong_length(message: &'static str, declared: usize, got: usize) -> Self {
@@ -68,14 +68,14 @@ impl DecodeError {
         }
     }
 
-    /// Too few bytes for the tag.
+    /// Returns the error for too few bytes for the tag.
     #[cold]
     #[must_use]
     pub const fn no_tag(needed: usize, got: usize) -> Self {
         if got == 0 { Self::Empty } else { Self::NoTag { needed, got } }
     }
 
-    /// A tag that is not declared.
+    /// Returns the error for an undeclared tag.
     #[cold]
     #[must_use]
     pub const fn unknown_message(tag: u64) -> Self {
@@ -83,7 +83,7 @@ impl DecodeError {
     }
 }
 
-/// `'A' (0x41)` for a printable tag, `0x223` for others.
+/// Formats a tag as `'A' (0x41)` if it is printable, otherwise as `0x223`.
 pub(crate) struct ShownTag(pub(crate) u64);
 
 impl fmt::Display for ShownTag {
@@ -123,7 +123,7 @@ impl fmt::Display for DecodeError {
 
 impl core::error::Error for DecodeError {}
 
-/// Why values did not become bytes.
+/// Why values could not be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncodeError {
     /// The target cannot hold the message.
@@ -133,30 +133,30 @@ pub enum EncodeError {
         /// Bytes in the target.
         got: usize,
     },
-    /// The value is wider than the field on the wire (48 bits, for example), or is the sentinel for "no value".
+    /// The value is wider than the field on the wire (48 bits, for example), or equals the sentinel for "no value".
     OutOfRange {
         /// Name of the field.
         field: &'static str,
     },
-    /// A field of a later version is given, but one before it is not.
+    /// A field of a later version is present, but a field before it is absent.
     FieldBeforeIsAbsent {
-        /// Name of the field that is given.
+        /// Name of the field that is present.
         field: &'static str,
     },
     /// The count field disagrees with the entries.
     CountMismatch {
         /// Name of the count field.
         field: &'static str,
-        /// The count of the header.
+        /// The count in the header.
         declared: u64,
-        /// Entries there.
+        /// Number of entries.
         entries: usize,
     },
-    /// The last block has fewer bytes than its length says.
+    /// The last block has fewer bytes than its length prefix says.
     CutBlock {
         /// Name of the field that holds the blocks.
         field: &'static str,
-        /// Where the block's length prefix starts, in bytes from the start of the blocks.
+        /// Start of the block's length prefix, in bytes from the start of the blocks.
         offset: usize,
     },
 }
@@ -183,9 +183,9 @@ impl fmt::Display for EncodeError {
 
 impl core::error::Error for EncodeError {}
 
-/// A tag as a number, whatever its type: integers as they are, text with the first character highest.
+/// Converts a tag of any type to a number; for text, the first character is in the highest byte.
 pub trait TagNumber {
-    /// The number.
+    /// Returns the number.
     fn number(self) -> u64;
 }
 

@@ -1,4 +1,4 @@
-//! Messages behind length prefixes: how MoldUDP64, IEX-TP, SoupBinTCP and raw daily files carry them.
+//! Length-prefixed messages, as carried by MoldUDP64, IEX-TP, SoupBinTCP and raw daily files.
 //!
 //! [`Blocks`] walks `length, bytes, length, bytes, ..` without copying. Cost per message: one load of the length, on
 //! the cache line before the message.
@@ -9,23 +9,23 @@ use core::marker::PhantomData;
 use crate::error::EncodeError;
 use crate::schema::Endian;
 
-/// A block that the bytes do not hold completely. The blocks before it are good.
+/// An incomplete block. The blocks before it are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FramingError {
     /// The bytes end inside a block.
     Cut {
-        /// Where the block's length prefix starts, in bytes from the start of the blocks.
+        /// Start of the block's length prefix, in bytes from the start of the blocks.
         offset: usize,
-        /// Bytes that the block needs with its prefix (the prefix alone if that is cut).
+        /// Bytes that the block needs, including its prefix (the prefix alone if that is truncated).
         needed: usize,
-        /// Bytes left there.
+        /// Bytes left.
         got: usize,
     },
-    /// The count promises more blocks than there are bytes for.
+    /// The count announces more blocks than the bytes hold.
     Missing {
-        /// Where the next block would start, in bytes from the start of the blocks.
+        /// Start of the missing block, in bytes from the start of the blocks.
         offset: usize,
-        /// Blocks that the count promises and that are not there.
+        /// The number of missing blocks.
         blocks: u64,
     },
 }
@@ -45,20 +45,20 @@ impl fmt::Display for FramingError {
 
 impl core::error::Error for FramingError {}
 
-/// The lengths before blocks: their width, their byte order, and whether they count themselves.
+/// A length prefix: its width, its byte order, and whether it includes itself.
 pub trait LengthPrefix: Copy {
-    /// Bytes of the length.
+    /// Length of the prefix in bytes.
     const BYTES: usize;
-    /// The length is the beginning of the block.
+    /// Whether the prefix is the start of the block.
     const IS_PART: bool = false;
-    /// Bytes of the length that are the beginning of the block: those of the shortest block.
+    /// Bytes of the prefix that belong to the block: the length of the shortest block.
     const OWN_BYTES: usize = if Self::IS_PART { Self::BYTES } else { 0 };
 
-    /// Splits the start of `bytes` into the length of the block and the bytes that begin with it. `None`: there is no
-    /// whole length.
+    /// Splits `bytes` into the length of the first block and the bytes that start with the block. `None` if the prefix is incomplete
+    /// or invalid.
     fn split(bytes: &[u8]) -> Option<(usize, &[u8])>;
 
-    /// Writes the length of a block of `length` bytes to the start of `target`. `None` if it does not fit.
+    /// Writes the prefix of a block of `length` bytes to the start of `target`; `None` if it does not fit.
     fn write(length: usize, target: &mut [u8]) -> Option<()>;
 }
 
@@ -74,13 +74,13 @@ pub struct LittleEndian;
 #[derive(Clone, Copy, Debug)]
 pub struct OneByte;
 
-/// A length that counts itself and is the beginning of its block: `CountsItself<OneByte>` is Cboe's PITCH,
+/// A length that includes itself and is the start of its block. `CountsItself<OneByte>` is Cboe's PITCH,
 /// `CountsItself<LittleEndian>` is NYSE's Pillar.
 #[derive(Clone, Copy, Debug)]
 pub struct CountsItself<Prefix>(PhantomData<Prefix>);
 
 impl<Prefix> CountsItself<Prefix> {
-    /// The prefix, as a value.
+    /// Creates the prefix, as a value.
     #[must_use]
     pub const fn new() -> Self {
         Self(PhantomData)
@@ -145,7 +145,7 @@ impl<Prefix: LengthPrefix> LengthPrefix for CountsItself<Prefix> {
     const BYTES: usize = Prefix::BYTES;
     const IS_PART: bool = true;
 
-    /// A length too small to count itself is invalid: the walk ends there.
+    /// Returns `None` for a length too small to include itself, which ends the iteration.
     #[inline(always)]
     fn split(bytes: &[u8]) -> Option<(usize, &[u8])> {
         let (length, _) = Prefix::split(bytes)?;
@@ -158,36 +158,36 @@ impl<Prefix: LengthPrefix> LengthPrefix for CountsItself<Prefix> {
     }
 }
 
-/// Walks blocks behind lengths. After a cut block it ends.
+/// Iterates over length-prefixed blocks. Ends after a truncated block.
 #[derive(Clone, Debug)]
 pub struct Blocks<'a, Prefix> {
-    /// The bytes not walked yet.
+    /// The bytes not consumed yet.
     rest: &'a [u8],
-    /// Bytes that there were.
+    /// The original number of bytes.
     total: usize,
-    /// Blocks still promised; without a promise, more than there can be.
+    /// The number of blocks still announced; without a count, more than there can be.
     remaining: u64,
     is_counted: bool,
     prefix: PhantomData<Prefix>,
 }
 
 impl<'a, Prefix: LengthPrefix> Blocks<'a, Prefix> {
-    /// As many blocks as `bytes` hold.
+    /// Iterates over as many blocks as `bytes` hold.
     #[inline]
     #[must_use]
     pub const fn new(bytes: &'a [u8], _prefix: Prefix) -> Self {
         Self { rest: bytes, total: bytes.len(), remaining: u64::MAX, is_counted: false, prefix: PhantomData }
     }
 
-    /// Exactly `count` blocks; bytes behind them are [`trailing`](Self::trailing).
+    /// Iterates over exactly `count` blocks; the bytes after them are [`trailing`](Self::trailing).
     #[inline]
     #[must_use]
     pub const fn counted(bytes: &'a [u8], count: u64, _prefix: Prefix) -> Self {
         Self { rest: bytes, total: bytes.len(), remaining: count, is_counted: true, prefix: PhantomData }
     }
 
-    /// The blocks behind the header of a packet: exactly `count`. The packet says that it has so many bytes, so many of them in its header: bytes behind
-    /// those are not of it.
+    /// Iterates over exactly `count` blocks after the header of a packet. `packet` and `header` are the lengths of the packet and its header
+    /// in bytes, according to the packet. Bytes past the packet's length are ignored.
     #[inline]
     #[must_use]
     pub fn of_packet(bytes: &'a [u8], (packet, header): (usize, usize), count: u64, prefix: Prefix) -> Self {
@@ -195,22 +195,22 @@ impl<'a, Prefix: LengthPrefix> Blocks<'a, Prefix> {
         Self::counted(bytes.get(..length).unwrap_or(bytes), count, prefix)
     }
 
-    /// Offset of the next block's prefix, in bytes from the start of the blocks: after the walk, the bytes used.
+    /// Returns the offset of the next block's prefix, in bytes from the start of the blocks: after the iteration, the bytes used.
     #[inline]
     #[must_use]
     pub const fn offset(&self) -> usize {
         self.total - self.rest.len()
     }
 
-    /// Bytes that are not walked (yet): after the walk, those behind the last promised block.
+    /// Returns the bytes not consumed yet: after the iteration, the bytes after the last announced block.
     #[must_use]
     pub const fn trailing(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// There is no whole block: the end, or an error, after which it is the end.
+    /// Returns the final error if no whole block is left; `None` at the regular end.
     ///
-    /// Takes no reference to the walk, so that a loop can keep it in registers.
+    /// Takes no reference to the iterator, so that a loop can keep it in registers.
     #[cold]
     #[inline(never)]
     const fn end(offset: usize, got: usize, promised: Option<u64>, needed: usize) -> Option<FramingError> {
@@ -247,10 +247,9 @@ impl<'a, Prefix: LengthPrefix> Iterator for Blocks<'a, Prefix> {
     }
 }
 
-/// Whether `bytes` are whole blocks behind lengths of `prefix` bytes, which may count themselves, as many as `declared`. No bytes at all are right
-/// with any count: that of a header which is written before its messages, of a request, of an end of session. For the
-/// code of `protocol!`; `names` are those of the blocks and of their count.
-///
+/// Checks that `bytes` are exactly `declared` whole blocks with length prefixes of `prefix` bytes, which may include themselves. No bytes
+/// are valid with any count: a header may be written before its messages, and requests and ends of session have none. For the
+/// code generated by `protocol!`; `names` are the names of the blocks field and its count.
 /// # Errors
 /// A block is cut, or there are more or fewer.
 #[doc(hidden)]
@@ -281,22 +280,22 @@ pub fn check_blocks(
     Ok(())
 }
 
-/// Writes `message` behind its two-byte big-endian length to the start of `target` and answers the bytes written.
+/// Writes `message` with a two-byte big-endian length prefix to the start of `target` and returns the number of bytes written;
 /// `None` if it does not fit, or the message is longer than 65,535 bytes.
 #[must_use]
 pub fn write_block_big_endian(target: &mut [u8], message: &[u8]) -> Option<usize> {
     write_block(BigEndian, target, message)
 }
 
-/// Writes `message` behind its two-byte little-endian length to the start of `target` and answers the bytes
-/// written. `None` if it does not fit, or the message is longer than 65,535 bytes.
+/// Writes `message` with a two-byte little-endian length prefix to the start of `target` and returns the number of bytes
+/// written; `None` if it does not fit, or the message is longer than 65,535 bytes.
 #[must_use]
 pub fn write_block_little_endian(target: &mut [u8], message: &[u8]) -> Option<usize> {
     write_block(LittleEndian, target, message)
 }
 
-/// Writes `message` behind its length to the start of `target` and answers the bytes written. `None` if it does not
-/// fit, or the message is longer than the length can say. A length that counts itself is part of the message already.
+/// Writes `message` with its length prefix to the start of `target` and returns the number of bytes written; `None` if it does not
+/// fit, or exceeds the maximum length. A length that includes itself is already part of the message.
 #[must_use]
 pub fn write_block<Prefix: LengthPrefix>(
     _prefix: Prefix,
@@ -356,7 +355,7 @@ mod tests {
         let mut pillar = Blocks::new(&[3, 0, b'a', 9, 0], CountsItself::<LittleEndian>(PhantomData));
         assert_eq!(pillar.next(), Some(Ok(&[3, 0, b'a'][..])));
         assert_eq!(pillar.next(), Some(Err(FramingError::Cut { offset: 3, needed: 9, got: 2 })));
-        // A block that cannot hold its own length ends the walk.
+        // A block that cannot hold its own length ends the iteration.
         let mut empty = Blocks::new(&[0, 0, 0], CountsItself::<OneByte>(PhantomData));
         assert!(matches!(empty.next(), Some(Err(FramingError::Cut { offset: 0, .. }))));
         assert_eq!(empty.next(), None);

@@ -1,4 +1,4 @@
-//! Repeating groups: fixed-size entries one after the other, still in the receive buffer.
+//! Repeating groups: contiguous entries of fixed size, read in place from the receive buffer.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -7,25 +7,25 @@ use core::marker::PhantomData;
 pub trait GroupEntry<'a>: Sized {
     /// Bytes per entry.
     const LENGTH: usize;
-    /// The entry at the start of `bytes`; `None` if they are too few.
+    /// Returns the entry at the start of `bytes`; `None` if there are too few bytes.
     fn view(bytes: &'a [u8]) -> Option<Self>;
 }
 
-/// The entries of a repeating group. Two words; walking it touches only the entries.
+/// The entries of a repeating group. It is two words; iterating touches only the entries.
 pub struct Group<'a, Entry> {
     bytes: &'a [u8],
     entry: PhantomData<Entry>,
 }
 
 impl<'a, Entry: GroupEntry<'a>> Group<'a, Entry> {
-    /// The entries in `bytes`; `None` if the last one is cut.
+    /// Creates a group of the entries in `bytes`; `None` if the last one is truncated.
     #[inline]
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         bytes.len().is_multiple_of(Entry::LENGTH.max(1)).then_some(Self { bytes, entry: PhantomData })
     }
 
-    /// The entries that a decoder found whole.
+    /// Creates a group of entries that a decoder has already checked.
     #[doc(hidden)]
     #[inline]
     #[must_use]
@@ -34,35 +34,35 @@ impl<'a, Entry: GroupEntry<'a>> Group<'a, Entry> {
         Self { bytes, entry: PhantomData }
     }
 
-    /// How many entries.
+    /// Returns the number of entries.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len() / Entry::LENGTH.max(1)
     }
 
-    /// No entries?
+    /// Returns whether there are no entries.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The entry at `index`, from 0.
+    /// Returns the entry at `index`, from 0.
     #[inline]
     #[must_use]
     pub fn get(&self, index: usize) -> Option<Entry> {
         Entry::view(self.bytes.get(index.checked_mul(Entry::LENGTH)?..)?)
     }
 
-    /// The entries in order.
+    /// Iterates over the entries in order.
     #[inline]
     #[must_use]
     pub fn iter(&self) -> GroupEntries<'a, Entry> {
         GroupEntries { rest: self.bytes, entry: PhantomData }
     }
 
-    /// The entries' bytes.
+    /// Returns the entries' bytes.
     #[inline]
     #[must_use]
     pub const fn as_bytes(&self) -> &'a [u8] {
@@ -108,7 +108,7 @@ impl<'a, Entry: GroupEntry<'a>> IntoIterator for Group<'a, Entry> {
     }
 }
 
-/// Walks the entries of a [`Group`].
+/// Iterates over the entries of a [`Group`].
 #[derive(Clone, Debug)]
 pub struct GroupEntries<'a, Entry> {
     rest: &'a [u8],

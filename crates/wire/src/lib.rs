@@ -1,16 +1,15 @@
-//! Exchange protocols as declarations: zero-copy codecs and the schema each one carries.
+//! Exchange protocols as declarations: zero-copy codecs, each with a schema.
 //!
-//! A protocol is a [`protocol!`] declaration that reads like the exchange's document: offsets, names and order are
-//! the document's, so that one can be checked against the other line by line. From it come, at compile time,
-//! the views ([`nasdaq::itch50::AddOrder`]), the plain forms with their encoders, `Message::decode`, the checks
-//! that every byte is declared exactly once, and a constant [`schema::Schema`]. Everything else (dump,
-//! reference page, Wireshark dissector, random messages) is derived from that schema at run time, once for all
-//! protocols: see [`schema`].
+//! A protocol is a [`protocol!`] declaration that reads like the exchange's specification: it uses the same offsets, names and
+//! order, so the two can be compared line by line. At compile time it expands to views ([`nasdaq::itch50::AddOrder`]), plain forms
+//! with encoders, `Message::decode`, checks that every byte is declared exactly once, and a constant [`schema::Schema`].
+//! Everything else (dump, reference page, Wireshark dissector, random messages) is derived from the schema at run time by code that
+//! all protocols share: see [`schema`].
 //!
 //! # Cost
 //! `Message::decode` reads the tag and the length and returns a reference: no copy, no allocation, no panic. An accessor is one
-//! load (and one byte swap) at a constant offset of an array whose length is in its type, so there is no bounds check. A
-//! message costs only the cache lines it lies on.
+//! load (and one byte swap) at a constant offset of an array whose length is in its type, so there is no bounds check. A message
+//! touches only the cache lines it occupies.
 //!
 //! # The declaration
 //! ```
@@ -54,12 +53,12 @@
 //! `price<INTEGER, PLACES>`; `nanoseconds_since_midnight<INTEGER>`, `nanoseconds_since_epoch`, `nanoseconds`,
 //! `seconds_since_midnight`, `seconds_since_epoch`; the enums and flag sets of the declaration;
 //! `optional<TYPE, SENTINEL>` (the sentinel, or `min`, `max`, reads as `None`); and at the end
-//! `group<ENTRY, COUNT_FIELD>`, `blocks<INTEGER, COUNT_FIELD>` (messages behind lengths; `inclusive` before the integer: the
-//! lengths count themselves) or `rest`.
+//! `group<ENTRY, COUNT_FIELD>`, `blocks<INTEGER, COUNT_FIELD>` (length-prefixed messages; write `inclusive` before the integer if
+//! the lengths include themselves) or `rest`.
 //! `header NAME = N bytes { .. }` is a message without a tag.
 //!
 //! A message with a group is written with its entries as values: `fields.encode_with(&[LevelFields { .. }], target)`. The count
-//! is theirs.
+//! field is set from the entries.
 
 extern crate self as tapeworks_wire;
 
@@ -83,8 +82,8 @@ pub mod utp;
 mod value;
 mod wireshark;
 
-/// The `COUNT` bytes at `OFFSET`: what the accessors that `protocol!` writes are made of. That they lie inside the
-/// array is checked at compile time.
+/// Returns the `COUNT` bytes at `OFFSET`. The accessors that `protocol!` generates use it. It checks at compile time that the
+/// bytes lie within the array.
 #[doc(hidden)]
 #[inline(always)]
 #[must_use]
@@ -109,7 +108,7 @@ pub use value::{
 };
 pub use wireshark::wireshark;
 
-/// The examples of the README, compiled.
+/// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

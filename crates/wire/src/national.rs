@@ -1,34 +1,34 @@
-//! What a quote of a securities information processor says of the national best bid and offer.
+//! The national best bid and offer, as a quote of a securities information processor reports it.
 
 use crate::Decimal;
 
-/// What a quote says of one side of the national best bid and offer.
+/// One side of the national best bid and offer, as a quote reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NationalSide {
-    /// It is as before.
+    /// Unchanged by this quote.
     Unchanged,
-    /// There is none.
+    /// The side has no national best.
     Absent,
-    /// It is that of the quote itself.
+    /// The quote itself is the national best.
     OfQuote,
-    /// It is that of an appendage.
+    /// An appendage contains the national best.
     Appended(NationalBest),
 }
 
-/// One side of a national best bid and offer, from an appendage.
+/// One side of the national best bid and offer, from an appendage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NationalBest {
     /// The letter of the market centre.
     pub center: u8,
     /// The price.
     pub price: Decimal<u64, 6>,
-    /// The size, as the feed counts it.
+    /// The size, in the feed's unit.
     pub size: u32,
-    /// The letter of its quote condition; a space where the appendage has none.
+    /// The letter of the quote condition; a space if the appendage has none.
     pub condition: u8,
 }
 
-/// A price of the short form, which counts cents.
+/// Converts a short-form price, which counts cents.
 #[must_use]
 pub fn of_cents(price: Decimal<u16, 2>) -> Decimal<u64, 6> {
     Decimal(u64::from(price.0) * 10_000)

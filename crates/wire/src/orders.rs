@@ -1,9 +1,9 @@
-//! The messages about an order, of any protocol, read without a jump by type.
+//! Decodes the order messages of any protocol without branching on the type.
 //!
-//! Nineteen in twenty messages are about orders, and their types are unpredictable: a jump by type is mispredicted for every
-//! other one, and costs more than the fields. So there is no jump here. [`OrderMessages`] is computed from the declaration at
-//! compile time; it has, by type, where each field is, and all types are read by the same code: eight bytes, a shift and a mask
-//! for each field. A field that a type lacks is read from somewhere in the message and masked away.
+//! Nineteen in twenty messages are about orders, and their types are unpredictable. A branch on the type is mispredicted for every
+//! second message and costs more than reading the fields. [`OrderMessages`] avoids it: the compiler computes from the declaration where
+//! each field is, by type, and the same code reads all types: eight bytes, a shift and a mask per field. A field that a type lacks is
+//! read from somewhere in the message and masked away.
 
 use crate::schema::{Endian, Field, Kind, Schema, Structure};
 
@@ -21,28 +21,28 @@ pub enum OrderAction {
     Delete,
     /// Another order takes the place of a resting one.
     Replace,
-    /// A resting order has another price, size or place in the queue, and keeps its number.
+    /// A resting order changes its price, size or queue position, and keeps its number.
     Modify,
 }
 
-/// The fields of a message about an order. What its type lacks is 0.
+/// The fields of an order message. Fields that its type lacks are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderFields {
-    /// What happens.
+    /// The action on the order.
     pub action: OrderAction,
-    /// The venue's number of the instrument, or its symbol as eight bytes of a little-endian number, zeros behind it.
+    /// The venue's number for the instrument, or its symbol as a little-endian number of eight bytes, zero-padded.
     pub instrument: u64,
-    /// When, as the venue counts it.
+    /// The time of the event, in the venue's unit.
     pub time: u64,
-    /// The order; of a replacement the old order.
+    /// The order; for a replacement, the old order.
     pub order_id: u64,
-    /// The number of the trade, or of the order that replaces.
+    /// The number of the trade or of the replacing order.
     pub other_number: u64,
-    /// Shares added, executed, cancelled, or of the changed order.
+    /// Shares added, executed or cancelled, or the shares of the changed order.
     pub shares: u32,
-    /// The price as it stands in the message.
+    /// The raw price in the message.
     pub price: u64,
-    /// What [`price`](Self::price) counts, in 1e-9: 1 if the message does not say its decimals, 0 without a price.
+    /// The unit of [`price`](Self::price) in 1e-9: 1 if the message does not define its decimals, 0 without a price.
     pub price_unit: u32,
     /// The byte of the side.
     pub side: u8,
@@ -50,29 +50,29 @@ pub struct OrderFields {
     pub flags: u8,
 }
 
-/// The names of a message's fields; an empty one: the message has no such field.
+/// The names of a message's fields; empty if the message lacks the field.
 #[derive(Clone, Copy, Debug)]
 pub struct OrderFieldNames {
-    /// Of [`OrderFields::instrument`].
+    /// The field for [`OrderFields::instrument`].
     pub instrument: &'static str,
-    /// Of [`OrderFields::time`].
+    /// The field for [`OrderFields::time`].
     pub time: &'static str,
-    /// Of [`OrderFields::order_id`].
+    /// The field for [`OrderFields::order_id`].
     pub order_id: &'static str,
-    /// Of [`OrderFields::other_number`].
+    /// The field for [`OrderFields::other_number`].
     pub other_number: &'static str,
-    /// Of [`OrderFields::shares`].
+    /// The field for [`OrderFields::shares`].
     pub shares: &'static str,
-    /// Of [`OrderFields::price`].
+    /// The field for [`OrderFields::price`].
     pub price: &'static str,
-    /// Of [`OrderFields::side`].
+    /// The field for [`OrderFields::side`].
     pub side: &'static str,
-    /// Of [`OrderFields::flags`].
+    /// The field for [`OrderFields::flags`].
     pub flags: &'static str,
 }
 
 impl OrderFieldNames {
-    /// No field.
+    /// No fields.
     pub const NONE: Self = Self {
         instrument: "",
         time: "",
@@ -85,10 +85,10 @@ impl OrderFieldNames {
     };
 }
 
-/// Bytes that are read for a field.
+/// Bytes read for a field.
 const WINDOW: usize = 8;
 
-/// Where a field is: in the eight bytes from `at`, above the lowest `shift` bits, below what `mask` has not.
+/// The location of a field: in the eight bytes from `at`, after a right shift by `shift` bits, under `mask`.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     mask: u64,
@@ -99,18 +99,18 @@ struct Place {
 impl Place {
     const NONE: Self = Self { mask: 0, at: 0, shift: 0 };
 
-    /// Of the field `name`, of `most` bytes. Does not compile if there is none, or if the message is too short to read it so.
+    /// Locates the field `name` of at most `most` bytes. Fails to compile if it is missing, or if the message is too short for the read.
     const fn of(message: &Structure, name: &str, most: usize, is_big: bool) -> Self {
         if name.is_empty() {
             return Self::NONE;
         }
         let field = field(message, name);
         assert!(field.length <= most);
-        // The letters of a symbol are the bytes of a little-endian number.
+        // The letters of a symbol form a little-endian number.
         let is_field_big = matches!(field.endian, Endian::Big) && !matches!(field.kind, Kind::Ascii);
         assert!(is_big == is_field_big);
         let Some(length) = message.full_length else { panic!("the message has no length of its own") };
-        // The eight bytes of which the field is the lowest, without a shift, or else those at its other side.
+        // Prefer the eight bytes in which the field is lowest and needs no shift; otherwise use the eight bytes on its other side.
         let end = field.offset + field.length;
         let (begins, ends) = (field.offset + WINDOW <= length, end >= WINDOW);
         let is_begin = begins && !(is_big && ends);
@@ -138,7 +138,7 @@ impl Place {
     }
 }
 
-/// Where a field of one byte is.
+/// The location of a one-byte field.
 #[derive(Clone, Copy, Debug)]
 struct Byte {
     at: u8,
@@ -148,7 +148,7 @@ struct Byte {
 impl Byte {
     const NONE: Self = Self { at: 0, mask: 0 };
 
-    /// Of the field `name`. Does not compile if there is none.
+    /// Locates the field `name`. Fails to compile if it is missing.
     const fn of(message: &Structure, name: &str) -> Self {
         if name.is_empty() {
             return Self::NONE;
@@ -164,7 +164,7 @@ impl Byte {
     }
 }
 
-/// The field `name`. Does not compile if there is none.
+/// Returns the field `name`. Fails to compile if it is missing.
 pub(crate) const fn field(message: &Structure, name: &str) -> &'static Field {
     let fields = message.fields;
     let mut at = 0;
@@ -177,7 +177,7 @@ pub(crate) const fn field(message: &Structure, name: &str) -> &'static Field {
     panic!("the declaration has no field of this name")
 }
 
-/// Returns whether two byte strings are equal; for constants, where `==` is not available.
+/// Returns whether two byte strings are equal. For constants, which cannot use `==`.
 pub const fn is_same(one: &[u8], other: &[u8]) -> bool {
     let mut at = 0;
     while at < one.len() && at < other.len() && one[at] == other[at] {
@@ -186,10 +186,10 @@ pub const fn is_same(one: &[u8], other: &[u8]) -> bool {
     at == one.len() && at == other.len()
 }
 
-/// A type of message.
+/// The layout of a message type.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
-    /// 0: not a message about an order.
+    /// Length in bytes; 0 if the type is not an order message.
     length: u8,
     action: OrderAction,
     price_unit: u32,
@@ -238,10 +238,10 @@ impl Layout {
     }
 }
 
-/// Most types of messages about orders in a protocol, and one more.
+/// The most order message types in a protocol, plus one.
 const LAYOUTS: usize = 16;
 
-/// The messages about an order of a protocol, as a constant: the compiler knows then what is the same in all of them.
+/// The order messages of a protocol, as a constant, so that the compiler knows what all of them share.
 ///
 /// ```
 /// use tapeworks_wire::cboe::pitch::{DeleteOrder, ReduceSizeLong, SCHEMA};
@@ -265,25 +265,25 @@ const LAYOUTS: usize = 16;
 /// ```
 #[derive(Debug)]
 pub struct OrderMessages {
-    /// Whether numbers have their highest byte first.
+    /// Whether numbers are big-endian.
     is_big: bool,
-    /// Where the byte is in which the types differ.
+    /// The offset of the byte that distinguishes the types.
     tag: usize,
-    /// The bits of the first eight bytes that are the same in all messages, and what they are.
+    /// The bits of the first eight bytes that are the same in all messages, and their values.
     common_mask: u64,
     common: u64,
-    /// All messages have these fields at the same place.
+    /// Fields at the same location in all messages.
     time: Place,
     order_id: Place,
-    /// By that byte: the place in `layouts`. The first layout is of no message.
+    /// Indexes into `layouts` by the tag byte. The first layout is for other messages.
     by_tag: [u8; 256],
     layouts: [Layout; LAYOUTS],
     count: usize,
-    /// Whether a layout has these places above other bits.
+    /// Which fields need a shift in some layout.
     shifted: Shifted,
 }
 
-/// Which fields are above other bits in the bytes that are read for them, in some message. Most are in none, and then nothing is shifted.
+/// Which fields need a shift in some message. Most fields need none, and the shift is then omitted.
 #[derive(Clone, Copy, Debug)]
 struct Shifted {
     instrument: bool,
@@ -293,10 +293,10 @@ struct Shifted {
 }
 
 impl OrderMessages {
-    /// No message of `protocol` yet.
+    /// Creates a decoder without any messages of `protocol`.
     ///
     /// # Panics
-    /// The type is not a number of one or two bytes within the first eight.
+    /// The type is not a one- or two-byte number within the first eight bytes.
     #[must_use]
     pub const fn of(protocol: &Schema) -> Self {
         let is_big = matches!(protocol.endian, Endian::Big);
@@ -327,10 +327,10 @@ impl OrderMessages {
         }
     }
 
-    /// Adds a type.
+    /// Adds a message type.
     ///
     /// # Panics
-    /// The declaration has no field of a name, time or order are at another place than in the types before, or there are too many types.
+    /// A named field is missing, time or order are at another location than in the earlier types, or there are too many types.
     #[must_use]
     pub const fn with(mut self, message: &Structure, action: OrderAction, names: OrderFieldNames) -> Self {
         let Some(tag) = message.tag else { panic!("the message has no type") };
@@ -352,13 +352,13 @@ impl OrderMessages {
         self
     }
 
-    /// Reads `message`; `None` when it is not about an order, or has not the full length of its type.
+    /// Decodes `message`; `None` if it is not an order message, or does not have the full length of its type.
     ///
-    /// Cost: a load by the type, then loads at the places that it names. No branch depends on the type.
+    /// Cost: one load by type, then loads at the offsets in it. No branch depends on the type.
     #[inline(always)]
     #[must_use]
     pub fn decode(&self, message: &[u8]) -> Option<OrderFields> {
-        // Of what all messages have, this is farthest from the start: one comparison of the length suffices.
+        // Of the fields that all messages share, this one is farthest from the start, so one length check suffices.
         let order_id = self.order_id.read(message, self.is_big, true)?;
         let start = *message.first_chunk::<WINDOW>()?;
         let tag = *start.get(self.tag)?;

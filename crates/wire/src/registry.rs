@@ -6,31 +6,31 @@ use crate::{cboe, cta, iex, memx, millennium, nasdaq, nyse, utp};
 /// A protocol of this crate.
 #[derive(Clone, Copy, Debug)]
 pub struct Protocol {
-    /// Its schema, which has its name.
+    /// The schema, which contains the name.
     pub schema: &'static Schema,
-    /// Other names that people use.
+    /// Other common names.
     pub aliases: &'static [&'static str],
-    /// Whether it carries others, or which transports carry it.
+    /// Whether the protocol is a transport, and which transports carry it.
     pub role: Role,
 }
 
 /// Transport, application, or both.
 #[derive(Clone, Copy, Debug)]
 pub enum Role {
-    /// Carries messages of applications.
+    /// Carries messages of other protocols.
     Transport(Transport),
     /// Is carried by these transports.
     Application(&'static [Carrier]),
-    /// Is its own transport on a TCP stream: a session and its application in one.
+    /// Is its own transport on a TCP stream: session and application in one.
     Stream {
-        /// Where the length is in a message.
+        /// Position of the length in a message.
         framing: StreamFraming,
-        /// Name of the header that each message begins with.
+        /// Name of the header at the start of each message.
         header: &'static str,
     },
 }
 
-/// Where the length is in each message of a TCP stream. It has two bytes.
+/// Position of the two-byte length in each message of a TCP stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamFraming {
     /// Bytes before the length.
@@ -42,7 +42,7 @@ pub struct StreamFraming {
 }
 
 impl StreamFraming {
-    /// Bytes of the message that `stream` starts with; `None`: its length is not there yet.
+    /// Returns the length in bytes of the first message of `stream`; `None` if its length has not arrived yet.
     #[must_use]
     pub fn message_bytes(&self, stream: &[u8]) -> Option<usize> {
         let length = *stream.get(self.length_offset..)?.first_chunk::<2>()?;
@@ -57,28 +57,28 @@ impl StreamFraming {
 /// How a transport carries messages.
 #[derive(Clone, Copy, Debug)]
 pub enum Transport {
-    /// In UDP packets with one header, messages in a field of blocks.
+    /// In UDP packets with one header and a field of blocks that holds the messages.
     Datagram {
         /// Name of the header.
         header: &'static str,
-        /// A count that does not count, with its name: end of session.
+        /// A special value of the count, such as the end of session, with its name.
         special_count: Option<(u64, &'static str)>,
-        /// Name of the header's field that holds the length of the payload, if it has one.
+        /// Name of the header field that holds the length of the payload, if there is one.
         payload_length: Option<&'static str>,
-        /// Name of the header's field that holds the length of the packet with its header, if it has one.
+        /// Name of the header field that holds the length of the packet including its header, if there is one.
         packet_length: Option<&'static str>,
-        /// Name of the header of a packet without messages, where it differs.
+        /// Name of the header of a packet without messages, if it is different.
         without_messages: Option<&'static str>,
-        /// The most zero bytes behind the messages.
+        /// The maximum number of zero bytes after the messages.
         padding: u8,
-        /// Where the length is in the same packets on a TCP stream, of venues whose servers send them so.
+        /// Position of the length in the same packets on a TCP stream, for venues that also send them over TCP.
         stream: Option<StreamFraming>,
     },
     /// In packets on a TCP stream, each with a two-byte length.
     Stream {
-        /// Where the length is.
+        /// Position of the length.
         framing: StreamFraming,
-        /// Names of the messages and of their field that hold an application's message.
+        /// Names of the messages that carry an application's message, each with the field that holds it.
         payloads: &'static [(&'static str, &'static str)],
     },
 }
@@ -88,22 +88,22 @@ pub enum Transport {
 pub struct Carrier {
     /// The transport's schema.
     pub transport: &'static Schema,
-    /// The header's field and its value that announce the application; `None`: agreed out of band.
+    /// The header field and the value that identify the application; `None` if this is agreed out of band.
     pub selector: Option<(&'static str, u64)>,
-    /// The transport's message that carries it; `None`: whichever carries messages. A session carries another protocol from its
-    /// client than to it.
+    /// The transport message that carries the application; `None` if any message may. A session carries one protocol from its client
+    /// and another one to it.
     pub within: Option<&'static str>,
 }
 
-/// By the sequenced messages of SoupBinTCP, which the server sends.
+/// SoupBinTCP's sequenced messages, which the server sends.
 const FROM_SERVER: Carrier =
     Carrier { transport: &nasdaq::soupbintcp::SCHEMA, selector: None, within: Some("SequencedData") };
 
-/// By the unsequenced messages of SoupBinTCP, which the client sends.
+/// SoupBinTCP's unsequenced messages, which the client sends.
 const FROM_CLIENT: Carrier =
     Carrier { transport: &nasdaq::soupbintcp::SCHEMA, selector: None, within: Some("UnsequencedData") };
 
-/// A packet's length is its first field, and counts all of it.
+/// A length that is the packet's first field and counts the whole packet.
 const OF_UNITS: StreamFraming =
     StreamFraming { length_offset: 0, endian: Endian::Little, uncounted_bytes: 0 };
 
@@ -359,13 +359,13 @@ static PROTOCOLS: [&Protocol; 26] = [
     },
 ];
 
-/// Every protocol of this crate.
+/// Returns every protocol of this crate.
 #[must_use]
 pub fn protocols() -> &'static [&'static Protocol] {
     &PROTOCOLS
 }
 
-/// The protocol of this name or alias, upper or lower case.
+/// Returns the protocol with this name or alias, ignoring case.
 #[must_use]
 pub fn protocol_by_name(name: &str) -> Option<&'static Protocol> {
     PROTOCOLS

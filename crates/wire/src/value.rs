@@ -1,23 +1,23 @@
-//! The values that fields hold: text, implied-decimal prices, times. All are `Copy`, as wide as on the wire (or the
-//! next integer up), and keep every bit, so that encoding a decoded message gives the same bytes.
+//! Field values: text, implied-decimal prices, times. All are `Copy`, as wide as on the wire (or the next wider integer), and
+//! lossless, so that encoding a decoded message produces the same bytes.
 
 use core::fmt;
 
-/// Left-justified text padded with spaces (or NULs), as it came.
+/// Left-justified text padded with spaces (or NULs), kept unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ascii<const N: usize>(
-    /// All `N` bytes with the padding.
+    /// All `N` bytes, including the padding.
     pub [u8; N],
 );
 
 impl<const N: usize> Ascii<N> {
-    /// `text` padded with spaces; `None` if it is longer than `N` bytes or has other than printable ASCII.
+    /// Pads `text` with spaces; `None` if it is longer than `N` bytes or not printable ASCII.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         if is_printable(text.as_bytes()) { Self::padded(text.as_bytes()) } else { None }
     }
 
-    /// `text`, whatever its bytes are, padded with spaces; `None` if it is longer than `N` bytes.
+    /// Pads `text` with spaces, whatever its bytes; `None` if it is longer than `N` bytes.
     #[inline]
     #[must_use]
     pub fn padded(text: &[u8]) -> Option<Self> {
@@ -26,14 +26,14 @@ impl<const N: usize> Ascii<N> {
         Some(Self(bytes))
     }
 
-    /// The bytes without trailing spaces and NULs.
+    /// Returns the bytes without trailing spaces and NULs.
     #[inline]
     #[must_use]
     pub fn trimmed(&self) -> &[u8] {
         trim(&self.0)
     }
 
-    /// The text without padding; `None` if it has other than printable ASCII, which [`Display`](fmt::Display) shows as
+    /// Returns the text without padding; `None` unless all of it is printable ASCII. [`Display`](fmt::Display) shows other bytes as
     /// `\xNN`.
     #[inline]
     #[must_use]
@@ -41,7 +41,7 @@ impl<const N: usize> Ascii<N> {
         core::str::from_utf8(self.trimmed()).ok().filter(|text| is_printable(text.as_bytes()))
     }
 
-    /// Nothing but padding?
+    /// Returns whether the field is all padding.
     #[inline]
     #[must_use]
     pub fn is_blank(&self) -> bool {
@@ -50,14 +50,14 @@ impl<const N: usize> Ascii<N> {
 }
 
 impl<const N: usize> Default for Ascii<N> {
-    /// Blank: all spaces.
+    /// Returns a blank text: all spaces.
     fn default() -> Self {
         Self([b' '; N])
     }
 }
 
 impl Ascii<8> {
-    /// The eight bytes as one number: the cheapest key of a symbol table.
+    /// Returns the eight bytes as one number, the cheapest key of a symbol table.
     #[inline]
     #[must_use]
     pub const fn to_u64(self) -> u64 {
@@ -69,7 +69,7 @@ fn is_printable(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| (b' '..=b'~').contains(byte))
 }
 
-/// Copies a text of the same length as two pieces that overlap: for short ones a call of the library's copy costs more.
+/// Copies a text of the same length as two overlapping pieces. For short texts a call to `memcpy` costs more.
 #[inline]
 fn copy_short(to: &mut [u8], from: &[u8]) {
     #[inline(always)]
@@ -94,10 +94,10 @@ fn copy_short(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Without trailing spaces and NULs.
+/// Returns the bytes without trailing spaces and NULs.
 #[inline]
 pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
-    // A space and a NUL are the bytes without any bit but that of the space: eight at once.
+    // Only spaces and NULs have no bit set except the space's bit, so eight bytes are checked at a time.
     while let Some((rest, last)) = bytes.split_last_chunk::<8>() {
         let others = u64::from_le_bytes(*last) & 0xDFDF_DFDF_DFDF_DFDF;
         if others != 0 {
@@ -110,7 +110,7 @@ pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
     bytes.get(..end).unwrap_or_default()
 }
 
-/// Writes bytes as text; a byte that is not printable ASCII becomes `\xNN`.
+/// Writes bytes as text; bytes that are not printable ASCII become `\xNN`.
 pub(crate) fn write_text(out: &mut dyn fmt::Write, bytes: &[u8]) -> fmt::Result {
     for byte in bytes {
         match byte {
@@ -139,15 +139,15 @@ impl<const N: usize> fmt::Debug for Ascii<N> {
     }
 }
 
-/// A number written in ASCII digits, right-justified behind spaces (or zeros, or left-justified: all are read).
+/// A number in ASCII digits, right-justified after spaces. Zero-padded and left-justified numbers are also accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AsciiNumber<const N: usize>(
-    /// All `N` bytes as they came.
+    /// All `N` bytes, unchanged.
     pub [u8; N],
 );
 
 impl<const N: usize> AsciiNumber<N> {
-    /// `number` right-justified behind spaces; `None` if it has more than `N` digits.
+    /// Right-justifies `number` after spaces; `None` if it has more than `N` digits.
     #[must_use]
     pub fn new(number: u64) -> Option<Self> {
         let mut bytes = [b' '; N];
@@ -163,14 +163,14 @@ impl<const N: usize> AsciiNumber<N> {
         Some(Self(bytes))
     }
 
-    /// The number; `None` if it is blank, has other characters than digits, or exceeds 64 bits.
+    /// Returns the number; `None` if the field is blank, has non-digits, or exceeds 64 bits.
     #[must_use]
     pub fn value(&self) -> Option<u64> {
         number_in(&self.0)
     }
 }
 
-/// The number in padded digits.
+/// Parses a number in padded digits.
 pub(crate) fn number_in(bytes: &[u8]) -> Option<u64> {
     let text = trim(bytes);
     let start = text.iter().position(|byte| *byte != b' ')?;
@@ -197,9 +197,9 @@ impl<const N: usize> fmt::Debug for AsciiNumber<N> {
     }
 }
 
-/// An integer that can be the raw value of a price.
+/// An integer type for the raw value of a price.
 pub trait RawPrice: Copy + Into<i128> {
-    /// As `i64`; `None` above `i64::MAX`.
+    /// Converts to `i64`; `None` above `i64::MAX`.
     fn to_i64(self) -> Option<i64>;
 }
 
@@ -232,8 +232,8 @@ impl<T: RawPrice, const PLACES: u8> Decimal<T, PLACES> {
 
     const FACTOR: i64 = 10i64.pow(if PLACES <= 9 { 9 - PLACES as u32 } else { PLACES as u32 - 9 });
 
-    /// The price in units of 1e-9 (DBN's unit); `None` if it exceeds 64 bits, or has digits below 1e-9.
-    /// Of a 32-bit price with up to 9 places it is one multiplication.
+    /// Returns the price in units of 1e-9 (DBN's unit); `None` if it exceeds 64 bits or has digits below 1e-9.
+    /// For a 32-bit price with up to 9 places this is one multiplication.
     #[inline]
     #[must_use]
     pub fn to_e9(self) -> Option<i64> {
@@ -247,7 +247,7 @@ impl<T: RawPrice, const PLACES: u8> Decimal<T, PLACES> {
         }
     }
 
-    /// The value as a float, for plots and statistics.
+    /// Returns the value as a float, for plots and statistics.
     #[must_use]
     pub fn to_f64(self) -> f64 {
         let raw: i128 = self.0.into();
@@ -256,7 +256,7 @@ impl<T: RawPrice, const PLACES: u8> Decimal<T, PLACES> {
 }
 
 impl<const PLACES: u8> Decimal<u32, PLACES> {
-    /// The price in units of 1e-9, which always fits for a 32-bit raw value with at most 9 places.
+    /// Returns the price in units of 1e-9, which always fits for a 32-bit raw value with at most 9 places.
     ///
     /// Does not compile for more than 9 places.
     #[inline]
@@ -266,7 +266,7 @@ impl<const PLACES: u8> Decimal<u32, PLACES> {
         self.0 as i64 * 10i64.pow(9 - PLACES as u32)
     }
 
-    /// The raw value of a price in units of 1e-9; `None` if it is negative, too large, or has more digits.
+    /// Converts a price in units of 1e-9; `None` if it is negative, too large, or has more digits than the field.
     #[inline]
     #[must_use]
     pub fn from_e9(price_e9: i64) -> Option<Self> {
@@ -279,7 +279,7 @@ impl<const PLACES: u8> Decimal<u32, PLACES> {
 }
 
 impl<const PLACES: u8> Decimal<i64, PLACES> {
-    /// The raw value of a price in units of 1e-9; `None` if it has more digits than the field.
+    /// Converts a price in units of 1e-9; `None` if it has more digits than the field.
     #[inline]
     #[must_use]
     pub fn from_e9(price_e9: i64) -> Option<Self> {
@@ -324,7 +324,7 @@ macro_rules! time {
         );
 
         impl $name {
-            /// The count as a number.
+            /// Returns the count as a number.
             #[inline]
             #[must_use]
             pub const fn $method(self) -> u64 {
@@ -335,19 +335,19 @@ macro_rules! time {
 }
 
 time! {
-    /// Nanoseconds since midnight, in the venue's own time zone.
+    /// Nanoseconds since midnight in the venue's time zone.
     NanosecondsSinceMidnight(u64) nanoseconds
 }
 time! {
-    /// Nanoseconds since 1970-01-01 00:00 UTC. Fields that the document calls signed keep their bits.
+    /// Nanoseconds since 1970-01-01 00:00 UTC. Fields that the specification calls signed keep their bits.
     NanosecondsSinceEpoch(u64) nanoseconds
 }
 time! {
-    /// Nanoseconds to be added to a time that another message gave.
+    /// A duration in nanoseconds, relative to a time from another message.
     Nanoseconds(u64) nanoseconds
 }
 time! {
-    /// Seconds since midnight, in the venue's own time zone.
+    /// Seconds since midnight in the venue's time zone.
     SecondsSinceMidnight(u32) seconds
 }
 time! {
@@ -368,7 +368,7 @@ pub(crate) fn write_time_of_day(out: &mut dyn fmt::Write, nanoseconds: u64) -> f
     )
 }
 
-/// Writes `2024-03-01T09:30:00.000000001Z`. Days to date after Howard Hinnant's `civil_from_days`.
+/// Writes `2024-03-01T09:30:00.000000001Z`. The conversion of days to a date follows Howard Hinnant's `civil_from_days`.
 pub(crate) fn write_date_time(out: &mut dyn fmt::Write, nanoseconds: u64) -> fmt::Result {
     const DAY_NS: u64 = 86_400_000_000_000;
     let shifted = nanoseconds / DAY_NS + 719_468;

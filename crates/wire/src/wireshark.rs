@@ -1,4 +1,4 @@
-//! The schema as a Wireshark dissector: a Lua script of one fixed part and one table per protocol.
+//! The schema as a Wireshark dissector: a Lua script with one fixed part and one table per protocol.
 
 use core::fmt::{self, Write as _};
 
@@ -15,12 +15,12 @@ fn identifier(name: &str) -> String {
         .collect()
 }
 
-/// `AddOrder` -> `add_order`, after its title in words.
+/// Converts `AddOrder` to `add_order`, based on the title in words.
 fn snake(structure: &Structure) -> String {
     structure.title.to_lowercase().replace(' ', "_")
 }
 
-/// `order_reference_number` -> `Order Reference Number`
+/// Converts `order_reference_number` to `Order Reference Number`.
 fn label(name: &str) -> String {
     let mut out = String::new();
     for word in name.split('_').filter(|word| !word.is_empty()) {
@@ -34,7 +34,7 @@ fn label(name: &str) -> String {
     out
 }
 
-/// A Lua string: everything but printable ASCII as a decimal escape.
+/// Returns a Lua string in which everything except printable ASCII is a decimal escape.
 fn lua_bytes(bytes: &[u8]) -> String {
     let mut out = String::from("\"");
     for byte in bytes {
@@ -57,7 +57,7 @@ fn lua_string(text: &str) -> String {
     lua_bytes(text.as_bytes())
 }
 
-/// A raw value as the fixed part looks it up: the bytes of text, the digits of a number.
+/// Formats a raw value as the fixed part looks it up: the bytes of text, or the digits of a number.
 fn lua_raw(raw: u64, text: bool, length: usize) -> String {
     if text {
         lua_bytes(raw.to_be_bytes().get(8 - length.min(8)..).unwrap_or_default())
@@ -177,7 +177,7 @@ fn protocol_table(out: &mut String, schema: &Schema) -> fmt::Result {
     Ok(())
 }
 
-/// Where the length is in the messages or packets of a TCP stream.
+/// Writes the position of the length in the messages or packets of a TCP stream.
 fn framing_of(out: &mut String, place: &str, framing: &StreamFraming) -> fmt::Result {
     writeln!(
         out,
@@ -188,7 +188,7 @@ fn framing_of(out: &mut String, place: &str, framing: &StreamFraming) -> fmt::Re
     )
 }
 
-/// Registers a protocol whose messages are cut from a TCP stream; `payloads` are those that carry others.
+/// Registers a protocol whose messages are split from a TCP stream; `payloads` are the messages that carry other protocols.
 fn stream_registration(
     out: &mut String,
     place: &str,
@@ -240,7 +240,7 @@ fn transport_registration(out: &mut String, protocol: &Protocol, transport: &Tra
     }
 }
 
-/// The protocols of the script: the requested ones, their transports, and the applications of requested transports.
+/// Returns the script's protocols: the requested ones, their transports, and the applications of requested transports.
 fn closure(chosen: &[&'static Protocol]) -> (Vec<&'static Protocol>, Vec<&'static Protocol>) {
     let wanted = |schema: &Schema| chosen.iter().any(|protocol| protocol.schema.name == schema.name);
     let carriers = |protocol: &Protocol| match protocol.role {
@@ -316,10 +316,10 @@ fn script(out: &mut String, chosen: &[&'static Protocol]) -> fmt::Result {
     Ok(())
 }
 
-/// A dissector for these protocols: of an application with its transports, of a transport with its applications. Field names
-/// are `nasdaq_totalview_itch_5_0.add_order.shares`; a price is there as a number (`.price`) and as the integer on the wire
-/// (`.price_raw`). The protocols register themselves under `tapeworks_..`, on UDP and TCP, wherever a packet can be walked to
-/// its exact end.
+/// Returns a Wireshark dissector for these protocols: applications with their transports, transports with their applications. Field
+/// names look like `nasdaq_totalview_itch_5_0.add_order.shares`. A price appears both as a number (`.price`) and as the integer on
+/// the wire (`.price_raw`). The protocols register themselves under `tapeworks_..`, on UDP and TCP, for packets that can be walked
+/// to their exact end.
 #[must_use]
 pub fn wireshark(protocols: &[&'static Protocol]) -> String {
     let mut out = String::new();

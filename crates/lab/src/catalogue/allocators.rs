@@ -1,4 +1,4 @@
-//! Where values get their memory from: the system's allocator, a pool, an arena; lines of their own; large pages.
+//! Where values get memory: the system's allocator, a pool, an arena; separate cache lines; huge pages.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,13 +14,13 @@ use crate::results::Scale;
 use crate::technique::{Assembly, Technique, Use};
 use crate::threads::together;
 
-/// The title of the experiment with lists. Its points have so many nodes as they are far along the axis.
+/// The title of the experiment with lists. A point's position on the axis is its number of nodes.
 pub const LISTS: &str = "a list: built, walked, taken down";
 
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
 
-/// A node of a list, alone in the system's memory.
+/// A list node, allocated individually by the system.
 #[derive(Debug)]
 pub struct Boxed {
     value: u64,
@@ -28,7 +28,7 @@ pub struct Boxed {
     next: Option<Box<Boxed>>,
 }
 
-/// A node of a list in a pool or an arena.
+/// A list node in a pool or an arena.
 #[derive(Debug)]
 pub struct Numbered<H> {
     value: u64,
@@ -36,8 +36,8 @@ pub struct Numbered<H> {
     next: Option<H>,
 }
 
-/// A list of `nodes` nodes is built by pushing in front, walked, and taken down from the front: each node is taken from the system and
-/// given back.
+/// Builds a list of `nodes` nodes by pushing to the front, walks it, and removes the nodes from the front. Each node is allocated by and
+/// returned to the system.
 // ANCHOR: baseline
 #[inline(never)]
 #[must_use]
@@ -58,7 +58,7 @@ pub fn boxed(nodes: u64) -> u64 {
 }
 // ANCHOR_END: baseline
 
-/// The same with nodes of the product's pool, which keeps its slots.
+/// Does the same with nodes in the product's pool, which keeps its slots.
 // ANCHOR: pool
 #[inline(never)]
 #[must_use]
@@ -79,7 +79,7 @@ pub fn pooled(pool: &mut Pool<Numbered<Handle>>, nodes: u64) -> u64 {
 }
 // ANCHOR_END: pool
 
-/// The same with nodes of an arena: values one after the other, all given back at once.
+/// Does the same with nodes in an arena: contiguous values, all freed together.
 // ANCHOR: arena
 #[inline(never)]
 #[must_use]
@@ -99,7 +99,7 @@ pub fn in_arena(arena: &mut Vec<Numbered<u32>>, nodes: u64) -> u64 {
 }
 // ANCHOR_END: arena
 
-/// Makes a region of lines each of which holds the number of the next: one walk through all, in an order without a pattern.
+/// Creates a region in which each line holds the number of the next: one walk through all lines, in random order.
 fn walk_of(mut region: Region, random: &mut Random) -> Region {
     let lines = region.len() / LINE_BYTES;
     let mut order: Vec<u32> = (0..lines as u32).collect();
@@ -114,7 +114,7 @@ fn walk_of(mut region: Region, random: &mut Random) -> Region {
     region
 }
 
-/// Reads `reads` lines, each of which the last one names. Returns where it ends.
+/// Reads `reads` lines, each named by the one before. Returns the last position.
 #[inline(never)]
 #[must_use]
 pub fn walk(bytes: &[u8], reads: u64) -> u64 {

@@ -1,7 +1,7 @@
-//! The search in a sorted array: by branches, without them, in another order, and with its next loads begun early.
+//! Search in a sorted array: with branches, without them, in another layout, and with early prefetches.
 //!
-//! An array of a thousand million numbers is 4 GB, and there are two of them: the sorted one and its Eytzinger order. The largest size that is
-//! measured is the largest power of ten whose two arrays fit into a third of the memory that is available.
+//! An array of a billion numbers is 4 GB, and there are two: the sorted one and its Eytzinger layout. The largest measured size is the
+//! largest power of ten whose two arrays fit into a third of the available memory.
 
 use std::hint::{black_box, select_unpredictable};
 
@@ -12,10 +12,10 @@ use crate::measure::{Ended, Lab, Variants};
 use crate::results::Scale;
 use crate::technique::{Assembly, Published, Technique, Use};
 
-/// Numbers of a cache line: how many descendants, four generations on, lie beside each other.
+/// Numbers per cache line, which is also the number of adjacent descendants four generations down.
 const LINE: usize = 16;
 
-/// The smallest number that is not less than `wanted`, by comparisons and jumps.
+/// Finds the smallest number not less than `wanted`, with comparisons and jumps.
 // ANCHOR: baseline
 #[inline(always)]
 fn search_by_branches(numbers: &[u32], wanted: u32) -> Option<u32> {
@@ -33,7 +33,7 @@ fn search_by_branches(numbers: &[u32], wanted: u32) -> Option<u32> {
 }
 // ANCHOR_END: baseline
 
-/// The same without a branch on a comparison: how often it turns depends on the length alone.
+/// Does the same without branching on a comparison: the number of iterations depends only on the length.
 // ANCHOR: branchless
 #[inline(always)]
 fn search_without_branches<const PREFETCH: bool>(numbers: &[u32], wanted: u32) -> Option<u32> {
@@ -54,19 +54,19 @@ fn search_without_branches<const PREFETCH: bool>(numbers: &[u32], wanted: u32) -
 }
 // ANCHOR_END: branchless
 
-/// Numbers in Eytzinger's order: the children of place `k` are at `2k` and `2k + 1`, the root is at 1.
+/// Numbers in Eytzinger layout: the children of position `k` are at `2k` and `2k + 1`, and the root is at 1.
 #[derive(Debug)]
 pub struct Eytzinger {
     places: HugeVec<u32>,
 }
 
 impl Eytzinger {
-    /// Puts sorted numbers into their places.
+    /// Arranges sorted numbers.
     #[must_use]
     pub fn of(sorted: &[u32]) -> Self {
         let mut places = HugeVec::zeroed(sorted.len() + 1);
         let mut numbers = sorted.iter();
-        // The places in the order of their numbers: each behind its left children and before its right ones.
+        // Positions in numeric order: each follows its left descendants and precedes its right ones.
         let mut place = 1;
         let mut above = Vec::new();
         while place < places.len() || !above.is_empty() {
@@ -102,7 +102,7 @@ impl Eytzinger {
     // ANCHOR_END: variant
 }
 
-/// Sums what is found, and makes each search wait for the last one if `link` is not 0 (then it is a factor that the compiler does not know: 0).
+/// Sums the results. With `Link::Zero`, each search waits for the last one, because the compiler does not know that the factor is 0.
 #[inline(always)]
 fn sum(wanted: &[u32], link: Link, search: impl Fn(u32) -> Option<u32>) -> u64 {
     let mut total = 0u64;
@@ -121,13 +121,13 @@ fn sum(wanted: &[u32], link: Link, search: impl Fn(u32) -> Option<u32>) -> u64 {
 /// Whether a search waits for the one before.
 #[derive(Clone, Copy, Debug)]
 pub enum Link {
-    /// The processor may begin the next one early.
+    /// The processor may start the next search early.
     None,
-    /// It waits: what was found goes into the next search, times this number, which is 0.
+    /// The next search waits: it adds the last result times this number, which is 0.
     Zero(u32),
 }
 
-/// Searches by branches.
+/// Searches with branches.
 #[inline(never)]
 #[must_use]
 pub fn branches(numbers: &[u32], wanted: &[u32], link: Link) -> u64 {
@@ -141,28 +141,28 @@ pub fn branchless(numbers: &[u32], wanted: &[u32], link: Link) -> u64 {
     sum(wanted, link, |wanted| search_without_branches::<false>(numbers, wanted))
 }
 
-/// Searches without branches, and prefetches both next middles.
+/// Searches without branches, and prefetches both possible next middles.
 #[inline(never)]
 #[must_use]
 pub fn branchless_prefetching(numbers: &[u32], wanted: &[u32], link: Link) -> u64 {
     sum(wanted, link, |wanted| search_without_branches::<true>(numbers, wanted))
 }
 
-/// Searches in Eytzinger's order.
+/// Searches in Eytzinger layout.
 #[inline(never)]
 #[must_use]
 pub fn eytzinger(numbers: &Eytzinger, wanted: &[u32], link: Link) -> u64 {
     sum(wanted, link, |wanted| numbers.search::<false>(wanted))
 }
 
-/// Searches in Eytzinger's order, and prefetches four generations ahead.
+/// Searches in Eytzinger layout, and prefetches four generations ahead.
 #[inline(never)]
 #[must_use]
 pub fn eytzinger_prefetching(numbers: &Eytzinger, wanted: &[u32], link: Link) -> u64 {
     sum(wanted, link, |wanted| numbers.search::<true>(wanted))
 }
 
-/// Bytes of memory that are available, as the kernel says; 1 GiB where it does not.
+/// Returns the available memory in bytes as reported by the kernel; 1 GiB if it is not reported.
 fn available_bytes() -> u64 {
     let kib = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
@@ -197,8 +197,8 @@ fn search_in(lab: &mut Lab<'_>, powers: &[u32], title: &str, link: Link) -> Resu
         }
         let numbers: &[u32] = &sorted;
         let tree = Eytzinger::of(numbers);
-        // So many searches that the branch predictor does not learn them by heart, and that in a large array the lines of one call do not stay in
-        // the caches until the next.
+        // Enough searches that the branch predictor cannot memorize them, and that in a large array the lines of one call are evicted before the
+        // next.
         let searches = lab.either(1 << 16, 1 << 12);
         let mut random = lab.random();
         let wanted = || random.below(2 * count as u64 + 1) as u32;

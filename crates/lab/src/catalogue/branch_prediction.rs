@@ -1,4 +1,4 @@
-//! Counting even numbers: a branch costs little while it is predicted, and much when it is not.
+//! Counting even numbers: a predicted branch costs little, a mispredicted one a lot.
 
 use std::hint::black_box;
 
@@ -7,7 +7,7 @@ use crate::random::Random;
 use crate::results::Scale;
 use crate::technique::{Assembly, Published, Technique, Use};
 
-/// Counts even numbers by a branch. `black_box(())` costs nothing, and keeps the branch: without it the compiler makes arithmetic of it.
+/// Counts even numbers with a branch. `black_box(())` is free and keeps the branch, which the compiler would replace by arithmetic.
 // ANCHOR: baseline
 #[inline(never)]
 #[must_use]
@@ -23,7 +23,7 @@ pub fn branch(numbers: &[u32]) -> u64 {
 }
 // ANCHOR_END: baseline
 
-/// Adds the inverted lowest bit, one number a turn.
+/// Adds the inverted lowest bit, one number per iteration.
 // ANCHOR: variant
 #[inline(never)]
 #[must_use]
@@ -37,7 +37,7 @@ pub fn arithmetic(numbers: &[u32]) -> u64 {
 }
 // ANCHOR_END: variant
 
-/// What the compiler makes of the plain loop.
+/// Lets the compiler optimise the plain loop.
 // ANCHOR: free
 #[inline(never)]
 #[must_use]
@@ -52,7 +52,7 @@ pub fn as_the_compiler_likes(numbers: &[u32]) -> u64 {
 }
 // ANCHOR_END: free
 
-/// Numbers of which about `percent` in a hundred are even, in random order.
+/// Returns random numbers, about `percent` in a hundred of which are even.
 fn random_numbers(random: &mut Random, count: usize, percent: u64) -> Vec<u32> {
     let number = || {
         let is_even = random.below(100) < percent;
@@ -69,7 +69,7 @@ fn three(numbers: &[u32]) -> Variants<'_> {
 }
 
 fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
-    // So many that the predictor does not learn them by heart: see the third experiment.
+    // Enough numbers that the predictor cannot memorize them: see the third experiment.
     let count = lab.either(1 << 20, 1 << 17);
     let mut random = lab.random();
     lab.experiment("counting even numbers in random order", "number");
@@ -84,7 +84,7 @@ fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
     let mut sorted = shuffled.clone();
     sorted.sort_unstable_by_key(|number| number % 2);
     let alternating: Vec<u32> = (0..count as u32).collect();
-    // The period is longer than any counter's, and short enough for a history of branches.
+    // The period is longer than any counter's, but short enough for a branch history.
     let periodic: Vec<u32> = shuffled.iter().take(100).cycle().take(count).copied().collect();
     let orders =
         [("random", shuffled), ("sorted", sorted), ("alternating", alternating), ("period 100", periodic)];

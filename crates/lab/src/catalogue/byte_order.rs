@@ -1,7 +1,7 @@
-//! Doubles in the network's byte order: bytes reversed by a loop, by shifts, by a swap, and by the load itself.
+//! Doubles in network byte order: bytes reversed by a loop, by shifts, by a swap, or by the load itself.
 //!
-//! The first three are the conversions of a developer's diary. Two of them have two forms: as written, and kept as written. Compilers know some
-//! such patterns, in some forms; only a variant that they cannot see through shows what the code says.
+//! The first three conversions are from a developer's diary. Two of them are measured both as written and opaque to the compiler. Compilers
+//! recognize some forms of these patterns; only an opaque variant shows what the code says.
 
 use std::hint::black_box;
 
@@ -24,7 +24,7 @@ fn by_loop<const KEPT: bool>(bytes: &[u8; BYTES]) -> f64 {
 }
 // ANCHOR_END: loop
 
-/// Puts the bits together by shifts, and takes them for a double, as a union does.
+/// Assembles the bits with shifts and reinterprets them as a double, like a union.
 // ANCHOR: shifts
 #[inline(always)]
 fn by_shifts<const KEPT: bool>(bytes: &[u8; BYTES]) -> f64 {
@@ -39,7 +39,7 @@ fn by_shifts<const KEPT: bool>(bytes: &[u8; BYTES]) -> f64 {
 }
 // ANCHOR_END: shifts
 
-/// The same shifts in one expression, without a loop.
+/// Uses the same shifts in one expression, without a loop.
 // ANCHOR: expression
 #[inline(always)]
 fn by_expression(bytes: &[u8; BYTES]) -> f64 {
@@ -48,7 +48,7 @@ fn by_expression(bytes: &[u8; BYTES]) -> f64 {
 }
 // ANCHOR_END: expression
 
-/// Loads all bytes, and swaps them by one instruction.
+/// Loads all bytes and swaps them with one instruction.
 // ANCHOR: swap
 #[inline(always)]
 fn by_swap<const KEPT: bool>(bytes: &[u8; BYTES]) -> f64 {
@@ -59,7 +59,7 @@ fn by_swap<const KEPT: bool>(bytes: &[u8; BYTES]) -> f64 {
 }
 // ANCHOR_END: swap
 
-/// Says what is meant, and leaves the rest to the compiler: one `movbe` where the target has it.
+/// States the intent and leaves the rest to the compiler: one `movbe` if the target has it.
 // ANCHOR: one
 #[inline(always)]
 const fn by_meaning(bytes: &[u8; BYTES]) -> f64 {
@@ -74,49 +74,49 @@ fn convert(wire: &[u8], target: &mut [f64], one: impl Fn(&[u8; BYTES]) -> f64) {
     }
 }
 
-/// A loop over the bytes.
+/// Converts with a loop over the bytes.
 #[inline(never)]
 pub fn loop_as_written(wire: &[u8], target: &mut [f64]) {
     convert(wire, target, by_loop::<false>);
 }
 
-/// A loop over the bytes that the compiler cannot see through.
+/// Converts with a loop over the bytes that is opaque to the compiler.
 #[inline(never)]
 pub fn loop_kept(wire: &[u8], target: &mut [f64]) {
     convert(wire, target, by_loop::<true>);
 }
 
-/// Shifts.
+/// Converts with shifts.
 #[inline(never)]
 pub fn shifts_as_written(wire: &[u8], target: &mut [f64]) {
     convert(wire, target, by_shifts::<false>);
 }
 
-/// Shifts that the compiler cannot see through.
+/// Converts with shifts that are opaque to the compiler.
 #[inline(never)]
 pub fn shifts_kept(wire: &[u8], target: &mut [f64]) {
     convert(wire, target, by_shifts::<true>);
 }
 
-/// Shifts in one expression.
+/// Converts with shifts in one expression.
 #[inline(never)]
 pub fn shifts_in_one_expression(wire: &[u8], target: &mut [f64]) {
     convert(wire, target, by_expression);
 }
 
-/// A swap, one at a time.
+/// Converts with a swap, one double at a time.
 #[inline(never)]
 pub fn swap_kept(wire: &[u8], target: &mut [f64]) {
     convert(wire, target, by_swap::<true>);
 }
 
-/// What is meant.
+/// Converts with `from_be_bytes`.
 #[inline(never)]
 pub fn from_big_endian(wire: &[u8], target: &mut [f64]) {
     convert(wire, target, by_meaning);
 }
 
-/// Two doubles at a time, by a shuffle of sixteen bytes.
+/// Converts two doubles at a time, with a shuffle of sixteen bytes.
 // ANCHOR: shuffle
 #[inline(never)]
 pub fn shuffled(wire: &[u8], target: &mut [f64]) {
@@ -135,7 +135,7 @@ pub fn shuffled(wire: &[u8], target: &mut [f64]) {
 mod lanes {
     use safe_arch::{m128i, shuffle_av_i8z_all_m128i};
 
-    /// Both halves reversed, by one instruction.
+    /// Reverses both halves with one instruction.
     #[inline(always)]
     pub(super) fn reversed(bytes: [u8; 16]) -> [f64; 2] {
         let order = m128i::from([7u8, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8]);
@@ -146,7 +146,7 @@ mod lanes {
 
 #[cfg(not(all(target_arch = "x86_64", target_feature = "ssse3")))]
 mod lanes {
-    /// Both halves reversed.
+    /// Reverses both halves.
     #[inline(always)]
     pub(super) fn reversed(bytes: [u8; 16]) -> [f64; 2] {
         let bits = u128::from_be_bytes(bytes);
@@ -156,7 +156,7 @@ mod lanes {
 
 type Conversion = fn(&[u8], &mut [f64]);
 
-/// All conversions by name: the baseline first.
+/// All conversions by name; the first is the baseline.
 const ALL: [(&str, Conversion); 8] = [
     ("loop, kept", loop_kept),
     ("shifts, kept", shifts_kept),
@@ -245,7 +245,7 @@ mod tests {
     proptest! {
         #[test]
         fn all_conversions_give_the_same_bits(bits in prop::collection::vec(any::<u64>(), 0..20), odd in 0usize..8) {
-            // With some bytes behind the last double, and with NaNs: compared by bits.
+            // Includes bytes after the last double, and NaNs, so values are compared by bits.
             let mut wire: Vec<u8> = bits.iter().flat_map(|bits| bits.to_be_bytes()).collect();
             wire.extend(std::iter::repeat_n(9, odd));
             for (name, conversion) in ALL {

@@ -1,4 +1,4 @@
-//! A path that is rarely taken and must be fast: the order of a trading loop, kept warm by runs that send nothing.
+//! A rare path that must be fast: the order path of a trading loop, kept warm by dry runs that send nothing.
 
 use std::hint::black_box;
 
@@ -11,22 +11,22 @@ use crate::technique::{Assembly, Published, Technique, Use};
 /// Instruments with limits and positions.
 const INSTRUMENTS: usize = 4_096;
 
-/// Instruments whose positions count for the risk of one.
+/// Instruments whose positions contribute to the risk of one instrument.
 const RELATED: usize = 24;
 
-/// Bytes of market data that ticks walk over: several times a second-level cache.
+/// Bytes of market data that ticks read: several times the second-level cache.
 const MARKET_BYTES: usize = 4 << 20;
 
-/// Places of the market data that a tick reads.
+/// Positions in the market data that a tick reads.
 const READS: usize = 256;
 
-/// Bytes of an order as text.
+/// Bytes per order in text form.
 const ORDER_BYTES: usize = 256;
 
-/// Order buffers: the one a dry run writes, and one that is sent.
+/// Order buffers: one for dry runs, and one for sent orders.
 const BUFFERS: usize = 2;
 
-/// What the order path works on.
+/// The data of the order path.
 #[derive(Debug)]
 pub struct Orders {
     limits: Vec<u64>,
@@ -40,7 +40,7 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Tables with random content.
+    /// Creates tables with random content.
     #[must_use]
     pub fn new(random: &mut Random) -> Self {
         let mut related = || std::array::from_fn(|_| random.below(INSTRUMENTS as u64) as u16);
@@ -56,8 +56,8 @@ impl Orders {
         }
     }
 
-    /// Checks the risk, writes the order as text with its checksum, and sends it; a dry run does all but the sending. There is no branch
-    /// on `is_dry`: a dry run writes another buffer, and adds 0 to the sequence.
+    /// Checks the risk, writes the order as text with its checksum, and sends it; a dry run does everything except the sending. There is no
+    /// branch on `is_dry`: a dry run writes to another buffer and adds 0 to the sequence.
     // ANCHOR: order
     #[inline(never)]
     pub fn send(&mut self, instrument: usize, price: u64, quantity: u64, is_dry: bool) -> bool {
@@ -93,7 +93,7 @@ impl Orders {
     // ANCHOR_END: order
 }
 
-/// Writes a number and the byte behind it; returns where it ends.
+/// Writes a number and the byte after it; returns the end position.
 #[inline]
 fn number(buffer: &mut [u8; ORDER_BYTES], at: usize, value: u64, end: u8) -> usize {
     let digits = value.checked_ilog10().unwrap_or(0) as usize + 1;
@@ -109,7 +109,7 @@ fn number(buffer: &mut [u8; ORDER_BYTES], at: usize, value: u64, end: u8) -> usi
     at + digits + 1
 }
 
-/// A tick: reads the market at many places, and so drives the order path's lines out of the near caches.
+/// Processes a tick: reads the market data at many positions, which evicts the order path's lines from the near caches.
 #[inline(never)]
 #[must_use]
 pub fn tick(market: &[u64], random: &mut Random) -> u64 {
@@ -121,7 +121,7 @@ pub fn tick(market: &[u64], random: &mut Random) -> u64 {
     answer
 }
 
-/// Ticks, and an order after each `every`-th. The order's time is that from the decision to the sending.
+/// Ticks, with an order after every `every`-th. An order's time is measured from decision to sending.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     orders: u64,
@@ -149,7 +149,7 @@ fn warmed(orders: &mut Orders, market: &[u64], shape: Shape, times: &mut Times<'
 }
 // ANCHOR_END: variant
 
-/// Where times go.
+/// Collects times.
 struct Times<'t> {
     clock: &'t TscClock,
     reporter: &'t mut Reporter,

@@ -1,4 +1,4 @@
-//! The same work at high and at low rates: what a pause before a message costs the message.
+//! The same work at high and at low rates: the cost of a pause before a message.
 
 use std::hint::{black_box, spin_loop};
 use std::thread;
@@ -11,13 +11,13 @@ use crate::random::Random;
 use crate::results::Scale;
 use crate::technique::{Assembly, Technique, Use};
 
-/// Entries of the table that the work looks up: half a megabyte, at home in a second-level cache.
+/// Entries of the lookup table: half a megabyte, which fits a second-level cache.
 const ENTRIES: usize = 1 << 16;
 
-/// Lookups of one message.
+/// Lookups per message.
 const LOOKUPS: usize = 100;
 
-/// Bytes that other work walks over: more than a second-level cache.
+/// Bytes that other work touches: more than a second-level cache.
 const OTHER_BYTES: usize = 4 << 20;
 
 /// The tables of one process.
@@ -36,7 +36,7 @@ impl Tables {
     }
 }
 
-/// Handles a message: lookups at places that the message and the last lookup name, and a branch on each.
+/// Handles a message: lookups at positions that depend on the message and the last lookup, and a branch on each.
 // ANCHOR: baseline
 #[inline(never)]
 #[must_use]
@@ -51,22 +51,22 @@ pub fn handle(tables: &Tables, message: u64) -> u64 {
 }
 // ANCHOR_END: baseline
 
-/// What a thread does until the next message is due.
+/// A thread's activity until the next message is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meanwhile {
-    /// The next message is there already: others have just been handled.
+    /// The next message is already there, directly after others.
     Nothing,
-    /// Looks at the clock.
+    /// Polls the clock.
     Spins,
     /// Sleeps in the kernel.
     Sleeps,
     /// Works on other data.
     OtherWork,
-    /// Handles messages whose results are thrown away.
+    /// Handles messages and discards the results.
     KeepsWarm,
 }
 
-/// Lets `gap` go by.
+/// Waits for `gap`.
 // ANCHOR: variant
 #[inline(never)]
 pub fn wait(meanwhile: Meanwhile, gap: Duration, tables: &Tables, number: u64) {
@@ -103,7 +103,7 @@ pub fn wait(meanwhile: Meanwhile, gap: Duration, tables: &Tables, number: u64) {
 }
 // ANCHOR_END: variant
 
-/// Handles `count` messages, with the gap before each; the handling alone is timed.
+/// Handles `count` messages, with the gap before each. Only the handling is timed.
 fn timed(
     reporter: &mut Reporter,
     clock: &TscClock,

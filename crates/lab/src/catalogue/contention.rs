@@ -1,4 +1,4 @@
-//! One counter and several threads: what each way to share it costs, alone and when another core wants it too.
+//! One counter and several threads: the cost of each way to share it, alone and with contention from another core.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use crate::statistics::Better;
 use crate::technique::{Assembly, Published, Technique, Use};
 use crate::threads::{Patience, together};
 
-/// A counter of one thread. `black_box` makes each addition a load, an addition and a store: the compiler would add all at once.
+/// A counter of one thread. `black_box` makes each addition a load, an add and a store; the compiler would otherwise merge all of them.
 // ANCHOR: baseline
 #[inline(never)]
 pub fn plain(counter: &mut u64, times: u64) {
@@ -21,7 +21,7 @@ pub fn plain(counter: &mut u64, times: u64) {
 }
 // ANCHOR_END: baseline
 
-/// A counter that one thread writes and any may read: a load and a store, no instruction that locks the line.
+/// A counter that one thread writes and any thread may read: a load and a store, without a locked instruction.
 // ANCHOR: single_writer
 #[inline(never)]
 pub fn single_writer(counter: &AtomicU64, times: u64) {
@@ -32,7 +32,7 @@ pub fn single_writer(counter: &AtomicU64, times: u64) {
 }
 // ANCHOR_END: single_writer
 
-/// A counter that any thread may write: the addition holds the line until it is done.
+/// A counter that any thread may write: the addition holds the cache line until it finishes.
 // ANCHOR: atomic
 #[inline(never)]
 pub fn atomic(counter: &AtomicU64, times: u64) {
@@ -42,7 +42,7 @@ pub fn atomic(counter: &AtomicU64, times: u64) {
 }
 // ANCHOR_END: atomic
 
-/// A counter behind the standard library's lock, which sleeps in the kernel when it is held for long.
+/// A counter behind the standard library's lock, which sleeps in the kernel if the lock is held for long.
 // ANCHOR: mutex
 #[inline(never)]
 pub fn mutex(counter: &Mutex<u64>, times: u64) {
@@ -57,19 +57,19 @@ pub fn mutex(counter: &Mutex<u64>, times: u64) {
 #[derive(Debug, Default)]
 pub struct SpinLocked {
     is_held: AtomicBool,
-    /// Read and written by the holder alone: relaxed operations are plain moves.
+    /// Accessed only by the holder, so relaxed operations, which are plain moves, suffice.
     value: AtomicU64,
 }
 
 impl SpinLocked {
-    /// The value.
+    /// Returns the value.
     #[must_use]
     pub fn value(&self) -> u64 {
         self.value.load(Ordering::Acquire)
     }
 }
 
-/// It looks at the lock until it seems free, and only then tries to take it: looking leaves the line shared.
+/// Polls the lock until it seems free, and only then tries to take it: polling keeps the line shared.
 // ANCHOR: spin
 #[inline(never)]
 pub fn spin(counter: &SpinLocked, times: u64) {
@@ -87,7 +87,7 @@ pub fn spin(counter: &SpinLocked, times: u64) {
 }
 // ANCHOR_END: spin
 
-/// The next two turns of a thread that lets the other one come between: an addition whose load and store lie apart.
+/// Increments with a separate load and store, and lets the other thread run in between.
 fn apart(counter: &AtomicU64, times: u64) {
     for _ in 0..times {
         let value = counter.load(Ordering::Relaxed);

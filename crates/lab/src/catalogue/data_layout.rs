@@ -1,4 +1,4 @@
-//! Where the fields lie: array of structs, struct of arrays, hot and cold apart, padding, and the size of an event.
+//! Field layout: array of structs, struct of arrays, hot and cold fields separated, padding, and the size of an event.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use crate::random::Random;
 use crate::results::Scale;
 use crate::technique::{Assembly, Technique, Use};
 
-/// An order with all that is known of it: one cache line.
+/// An order with all of its fields, in one cache line.
 // ANCHOR: records
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
@@ -45,7 +45,7 @@ pub struct Hot {
 }
 // ANCHOR_END: records
 
-/// Shares times price, one field of each order aside: 12 bytes of each line of 64.
+/// Sums shares times price, without the orders' other fields: 12 of every 64 bytes.
 // ANCHOR: baseline
 #[inline(never)]
 #[must_use]
@@ -59,7 +59,7 @@ const fn value(price_e9: i64, size: u32) -> u64 {
     (price_e9 as u64).wrapping_mul(size as u64)
 }
 
-/// The same from the two arrays that are needed.
+/// Sums the same from the two arrays that are needed.
 // ANCHOR: variant
 #[inline(never)]
 #[must_use]
@@ -69,7 +69,7 @@ pub fn value_of_columns(orders: &Columns) -> u64 {
 }
 // ANCHOR_END: variant
 
-/// The same from the hot parts.
+/// Sums the same from the hot parts.
 #[inline(never)]
 #[must_use]
 pub fn value_of_hot(orders: &[Hot]) -> u64 {
@@ -82,7 +82,7 @@ fn fold_all(price: i64, size: u32, instrument: u32, id: u64, entered: u64, texts
     value(price, size).wrapping_add(u64::from(instrument)).wrapping_add(id ^ entered).wrapping_add(text)
 }
 
-/// All fields of orders at random places: one line each.
+/// Reads all fields of orders at random positions: one line each.
 #[inline(never)]
 #[must_use]
 pub fn all_of_structs(orders: &[Order], places: &[u32]) -> u64 {
@@ -93,7 +93,7 @@ pub fn all_of_structs(orders: &[Order], places: &[u32]) -> u64 {
     })
 }
 
-/// The same from the columns: seven lines each.
+/// Reads the same from the columns: seven lines each.
 #[inline(never)]
 #[must_use]
 pub fn all_of_columns(orders: &Columns, places: &[u32]) -> u64 {
@@ -110,17 +110,17 @@ pub fn all_of_columns(orders: &Columns, places: &[u32]) -> u64 {
     places.iter().filter_map(|place| all(*place as usize)).fold(0, u64::wrapping_add)
 }
 
-/// 48 bytes, packed: two of four lie on two cache lines.
+/// 48 bytes, packed: two of four records straddle two cache lines.
 #[derive(Clone, Copy, Debug, Default, zerocopy::FromZeros)]
 #[repr(C)]
 pub struct Packed([u64; 6]);
 
-/// The same, padded to a cache line.
+/// The same record, padded to a cache line.
 #[derive(Clone, Copy, Debug, Default, zerocopy::FromZeros)]
 #[repr(C, align(64))]
 pub struct Padded([u64; 6]);
 
-/// The sum of first and last fields of records at random places, each of which waits for the last one.
+/// Sums the first and last fields of records at random positions, each of which depends on the previous record.
 // ANCHOR: padding
 #[inline(always)]
 fn ends<T>(records: &[T], places: &[u32], zero: u64, fields: impl Fn(&T) -> &[u64; 6]) -> u64 {
@@ -135,14 +135,14 @@ fn ends<T>(records: &[T], places: &[u32], zero: u64, fields: impl Fn(&T) -> &[u6
 }
 // ANCHOR_END: padding
 
-/// Of packed records.
+/// Sums the ends of packed records.
 #[inline(never)]
 #[must_use]
 pub fn ends_of_packed(records: &[Packed], places: &[u32], zero: u64) -> u64 {
     ends(records, places, zero, |record| &record.0)
 }
 
-/// Of padded records.
+/// Sums the ends of padded records.
 #[inline(never)]
 #[must_use]
 pub fn ends_of_padded(records: &[Padded], places: &[u32], zero: u64) -> u64 {
@@ -154,7 +154,7 @@ pub fn ends_of_padded(records: &[Padded], places: &[u32], zero: u64) -> u64 {
 #[repr(C, align(64))]
 pub struct Event64([u64; 8]);
 
-/// The same event with room for more: two cache lines.
+/// The same event with spare room: two cache lines.
 #[derive(Clone, Copy, Debug, Default, zerocopy::FromZeros)]
 #[repr(C, align(64))]
 pub struct Event128 {
@@ -162,7 +162,7 @@ pub struct Event128 {
     more: [u64; 8],
 }
 
-/// Passes events on, as a ring does: each is written into a slot, and read from there.
+/// Passes events through slots like a ring: each is written to a slot and read from it.
 // ANCHOR: events
 #[inline(always)]
 fn pass<E: Copy>(events: &[E], slots: &mut [E], first: impl Fn(&E) -> u64) -> u64 {
@@ -177,14 +177,14 @@ fn pass<E: Copy>(events: &[E], slots: &mut [E], first: impl Fn(&E) -> u64) -> u6
 }
 // ANCHOR_END: events
 
-/// Events of 64 bytes.
+/// Passes events of 64 bytes.
 #[inline(never)]
 #[must_use]
 pub fn pass_64(events: &[Event64], slots: &mut [Event64]) -> u64 {
     pass(events, slots, |event| event.0.iter().fold(0, |sum, field| sum.wrapping_add(*field)))
 }
 
-/// Events of 128 bytes.
+/// Passes events of 128 bytes.
 #[inline(never)]
 #[must_use]
 pub fn pass_128(events: &[Event128], slots: &mut [Event128]) -> u64 {
@@ -304,7 +304,7 @@ fn events(lab: &mut Lab<'_>) -> Result<(), Ended> {
         let mut large = HugeVec::<Event128>::zeroed(count);
         for (small, large) in small.iter_mut().zip(large.iter_mut()) {
             small.0.fill_with(|| random.number());
-            // The second line is carried and read, and has nothing in it.
+            // The second line is copied and read, but contains nothing.
             large.fields = small.0;
         }
         let mut small_slots = HugeVec::<Event64>::zeroed(count);

@@ -1,6 +1,6 @@
-//! Stages joined by one ring that all read in place, against stages joined by queues, in five shapes.
+//! Stages that share one ring and read in place, compared with stages connected by queues, in five shapes.
 //!
-//! Two threads spin on two cores. Every other shape has three threads or four, so a thread that waits lets others run.
+//! Two threads spin on two cores. The other shapes have three or four threads, so a waiting thread yields.
 
 use std::collections::VecDeque;
 use std::hint::spin_loop;
@@ -22,7 +22,7 @@ pub const ONE_TO_ONE: &str = "one to one: two threads that spin";
 pub const PIPELINE: &str = "a pipeline: three threads in a row";
 /// The title of the experiment with several consumers.
 pub const ONE_TO_MANY: &str = "one to many: two consumers want every event";
-/// The title of the experiment with a consumer behind two others.
+/// The title of the experiment with a consumer after two others.
 pub const DIAMOND: &str = "a diamond: the last consumer follows two others";
 /// The title of the experiment with several producers.
 pub const MANY_TO_ONE: &str = "many to one: two producers";
@@ -30,10 +30,10 @@ pub const MANY_TO_ONE: &str = "many to one: two producers";
 /// Slots of every ring and queue.
 pub const CAPACITY: usize = 1_024;
 
-/// Events claimed at once by the variants in batches.
+/// Events claimed at a time by the batch variants.
 pub const BATCH: u64 = 64;
 
-/// A bounded queue behind a lock, with a condition for each side: what an `ArrayBlockingQueue` is.
+/// A bounded queue behind a lock, with a condition for each side, like an `ArrayBlockingQueue`.
 // ANCHOR: locked
 #[derive(Debug)]
 pub struct Locked {
@@ -95,23 +95,23 @@ impl Default for Locked {
     }
 }
 
-/// What the first stage of a pipeline does to an event.
+/// The first stage of a pipeline.
 const fn first(event: u64) -> u64 {
     event.wrapping_mul(3).wrapping_add(1)
 }
 
-/// What the last stage of every shape does: the answer depends on each event and, where one thread produces, on their order.
+/// The last stage of every shape. The answer depends on each event and, with one producer, on their order.
 #[must_use]
 pub const fn mix(answer: u64, event: u64) -> u64 {
     answer.rotate_left(1) ^ event
 }
 
-/// Several producers interleave by chance: a sum depends on each event and not on the order.
+/// Several producers interleave at random, so this sum depends on each event but not on the order.
 const fn add(answer: u64, event: u64) -> u64 {
     answer.wrapping_add(first(event))
 }
 
-/// One producer and one consumer by a queue.
+/// One producer and one consumer, connected by a queue.
 #[inline(never)]
 #[must_use]
 pub fn one_to_one_by_queue(events: u64, cores: [usize; 2]) -> u64 {
@@ -123,7 +123,7 @@ pub fn one_to_one_by_queue(events: u64, cores: [usize; 2]) -> u64 {
     )
 }
 
-/// The same; many events are published and taken at once.
+/// One producer and one consumer, connected by a queue; events are published and taken in batches.
 #[inline(never)]
 #[must_use]
 pub fn one_to_one_by_queue_in_batches(events: u64, cores: [usize; 2]) -> u64 {
@@ -152,21 +152,21 @@ pub fn one_to_one_by_queue_in_batches(events: u64, cores: [usize; 2]) -> u64 {
     })
 }
 
-/// The same by a ring.
+/// One producer and one consumer, connected by a ring.
 #[inline(never)]
 #[must_use]
 pub fn one_to_one_by_ring(events: u64, cores: [usize; 2]) -> u64 {
     one_to_one(events, cores, 1)
 }
 
-/// The same; the producer claims many events at once.
+/// One producer and one consumer on a ring; the producer claims many events at a time.
 #[inline(never)]
 #[must_use]
 pub fn one_to_one_by_ring_in_batches(events: u64, cores: [usize; 2]) -> u64 {
     one_to_one(events, cores, BATCH)
 }
 
-/// The same by a ring for several producers, of which there is one.
+/// One producer and one consumer on a ring that supports several producers.
 #[inline(never)]
 #[must_use]
 pub fn one_to_one_by_shared_ring(events: u64, cores: [usize; 2]) -> u64 {
@@ -204,13 +204,13 @@ fn one_to_one(events: u64, cores: [usize; 2], batch: u64) -> u64 {
     on_two(cores, send, move || sink.map_or(0, |sink| folded(sink, mix)))
 }
 
-/// A producer and a consumer, each on its core; the producer's end ends the consumer.
+/// Runs a producer and a consumer, each on its core. The consumer ends after the producer ends.
 fn on_two(
     cores: [usize; 2],
     send: impl FnOnce() -> bool + Send,
     receive: impl FnOnce() -> u64 + Send,
 ) -> u64 {
-    // A thread begins on the core of the one that makes it. On the receiver's it would wait until the spinning receiver's time slice is over.
+    // A new thread starts on its creator's core. On the receiver's core it would wait until the spinning receiver's time slice ends.
     keep_on(cores[1]);
     thread::scope(|scope| {
         scope.spawn(send);
@@ -219,7 +219,7 @@ fn on_two(
     })
 }
 
-/// A pipeline of three threads with two queues behind locks.
+/// A pipeline of three threads, connected by two queues behind locks.
 #[inline(never)]
 #[must_use]
 pub fn pipeline_by_locks(events: u64, cores: [usize; 2]) -> u64 {
@@ -242,7 +242,7 @@ pub fn pipeline_by_locks(events: u64, cores: [usize; 2]) -> u64 {
     })
 }
 
-/// The same with two queues of one producer and one consumer.
+/// A pipeline of three threads, connected by two queues of one producer and one consumer.
 // ANCHOR: baseline
 #[inline(never)]
 #[must_use]
@@ -268,7 +268,7 @@ pub fn pipeline_by_queues(events: u64, cores: [usize; 2]) -> u64 {
 }
 // ANCHOR_END: baseline
 
-/// The same with one ring: the first stage changes the event where it lies.
+/// A pipeline of three threads on one ring: the first stage changes the event in place.
 // ANCHOR: variant
 #[inline(never)]
 #[must_use]
@@ -295,7 +295,7 @@ pub fn pipeline_by_ring(events: u64, cores: [usize; 2]) -> u64 {
 }
 // ANCHOR_END: variant
 
-/// All events that come, folded.
+/// Folds all events received.
 fn folded<W: WaitStrategy, P: Publication>(
     mut consumer: Consumer<u64, W, P>,
     fold: impl Fn(u64, u64) -> u64,
@@ -307,7 +307,7 @@ fn folded<W: WaitStrategy, P: Publication>(
     }
 }
 
-/// One producer and two consumers that both want every event: a queue behind a lock for each.
+/// One producer and two consumers that both want every event: one queue behind a lock for each.
 #[inline(never)]
 #[must_use]
 pub fn one_to_many_by_locks(events: u64, cores: [usize; 2]) -> u64 {
@@ -331,7 +331,7 @@ pub fn one_to_many_by_locks(events: u64, cores: [usize; 2]) -> u64 {
     })
 }
 
-/// The same with a queue of one producer and one consumer for each.
+/// One producer and two consumers, with a queue of one producer and one consumer for each.
 #[inline(never)]
 #[must_use]
 pub fn one_to_many_by_queues(events: u64, cores: [usize; 2]) -> u64 {
@@ -352,7 +352,7 @@ pub fn one_to_many_by_queues(events: u64, cores: [usize; 2]) -> u64 {
     })
 }
 
-/// The same with one ring that both read.
+/// One producer and two consumers that both read one ring.
 #[inline(never)]
 #[must_use]
 pub fn one_to_many_by_ring(events: u64, cores: [usize; 2]) -> u64 {
@@ -376,7 +376,7 @@ pub fn one_to_many_by_ring(events: u64, cores: [usize; 2]) -> u64 {
     })
 }
 
-/// One producer, two consumers of every event, and a third behind both: four queues of one producer and one consumer.
+/// One producer, two consumers of every event, and a third after both: four queues of one producer and one consumer.
 #[inline(never)]
 #[must_use]
 pub fn diamond_by_queues(events: u64, cores: [usize; 2]) -> u64 {
@@ -411,7 +411,7 @@ pub fn diamond_by_queues(events: u64, cores: [usize; 2]) -> u64 {
     })
 }
 
-/// The same by a ring.
+/// The diamond on one ring.
 #[inline(never)]
 #[must_use]
 pub fn diamond_by_ring(events: u64, cores: [usize; 2]) -> u64 {
@@ -437,7 +437,7 @@ pub fn diamond_by_ring(events: u64, cores: [usize; 2]) -> u64 {
     })
 }
 
-/// Two producers and one consumer: one queue behind a lock.
+/// Two producers and one consumer, connected by one queue behind a lock.
 #[inline(never)]
 #[must_use]
 pub fn many_to_one_by_locks(events: u64, cores: [usize; 2]) -> u64 {
@@ -459,7 +459,7 @@ pub fn many_to_one_by_locks(events: u64, cores: [usize; 2]) -> u64 {
     })
 }
 
-/// The same with a queue of one producer and one consumer for each: the consumer looks at them in turn.
+/// Two producers and one consumer, with a queue for each producer: the consumer polls them in turn.
 #[inline(never)]
 #[must_use]
 pub fn many_to_one_by_queues(events: u64, cores: [usize; 2]) -> u64 {
@@ -488,14 +488,14 @@ pub fn many_to_one_by_queues(events: u64, cores: [usize; 2]) -> u64 {
     })
 }
 
-/// The same with one ring of several producers.
+/// Two producers and one consumer on one ring for several producers.
 #[inline(never)]
 #[must_use]
 pub fn many_to_one_by_ring(events: u64, cores: [usize; 2]) -> u64 {
     many_to_one(events, cores, 1)
 }
 
-/// The same; each producer claims many events at once.
+/// Two producers and one consumer on one ring; each producer claims many events at a time.
 #[inline(never)]
 #[must_use]
 pub fn many_to_one_by_ring_in_batches(events: u64, cores: [usize; 2]) -> u64 {
@@ -528,7 +528,7 @@ fn many_to_one(events: u64, cores: [usize; 2], batch: u64) -> u64 {
                 }
             });
         }
-        // The ring closes with its last producer, which is one of those.
+        // The ring closes with its last producer, which must be one of the threads' producers.
         drop(producer);
         keep_on(cores[1]);
         sink.map_or(0, |sink| folded(sink, add))
@@ -541,10 +541,10 @@ fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
 
 type Shape = fn(u64, [usize; 2]) -> u64;
 
-/// The ways of a shape, by name.
+/// The variants of a shape, by name.
 type Ways<'w> = &'w [(&'w str, Shape)];
 
-/// Runs a shape, on a thread of its own: its threads stay on other cores than this one's.
+/// Runs a shape on a separate thread, because the shape pins its threads to other cores.
 fn timed(reporter: &mut Reporter, shape: Shape, events: u64, cores: [usize; 2]) -> u64 {
     thread::scope(|scope| {
         let thread = scope.spawn(move || {
@@ -650,7 +650,7 @@ mod tests {
 
     use super::*;
 
-    /// Each shape on threads of its own, since it keeps its own thread on a core.
+    /// Runs each shape on a separate thread, because it pins its own thread to a core.
     fn found(shape: Shape, events: u64) -> u64 {
         let cores = cpu::allowed_cores().unwrap();
         let cores = [cores[0], *cores.last().unwrap()];

@@ -1,4 +1,4 @@
-//! A message is handled with memory that is taken for it, or that was there before: the mean, and the slowest.
+//! Handling a message with newly allocated or existing memory: the mean and the slowest message.
 
 use std::collections::VecDeque;
 
@@ -9,19 +9,19 @@ use crate::measure::{Ended, Lab, Reporter, Variants};
 use crate::random::Random;
 use crate::technique::{Assembly, Technique, Use};
 
-/// Messages that are kept before the oldest goes.
+/// Messages that are kept before the oldest is dropped.
 const KEPT: usize = 512;
 
 /// The longest ordinary message.
 const LONGEST_BYTES: usize = 256;
 
-/// A snapshot: one message in so many is one.
+/// One message in this many is a snapshot.
 const SNAPSHOT_EVERY: u64 = 1_000;
 
-/// Bytes of a snapshot: allocators get so much from the kernel and give it back to it.
+/// Bytes per snapshot, a size that allocators get from the kernel and return to it.
 const SNAPSHOT_BYTES: usize = 256 << 10;
 
-/// The lengths of messages.
+/// Returns the lengths of messages.
 fn lengths(messages: u64, random: &mut Random) -> Vec<usize> {
     (1..=messages)
         .map(|number| match number % SNAPSHOT_EVERY {
@@ -31,10 +31,10 @@ fn lengths(messages: u64, random: &mut Random) -> Vec<usize> {
         .collect()
 }
 
-/// Writes into the memory of a message, and returns its part of the answer.
+/// Writes into a message's memory, and returns its part of the answer.
 #[inline(always)]
 fn write(bytes: &mut [u8], number: u64) -> u64 {
-    // A message of 256 KiB has its first and last bytes and one in each page: as much as allocators' habits show.
+    // Of a message of 256 KiB, only the first and last bytes and one per page are written: enough to show an allocator's behaviour.
     let mut answer = bytes.len() as u64;
     for page in bytes.chunks_mut(4_096) {
         if let Some(first) = page.first_chunk_mut::<8>() {
@@ -45,7 +45,7 @@ fn write(bytes: &mut [u8], number: u64) -> u64 {
     answer
 }
 
-/// Memory for each message, given back when it goes.
+/// Allocates memory for each message, and frees it when the message is dropped.
 // ANCHOR: baseline
 #[derive(Debug, Default)]
 pub struct Fresh {
@@ -67,7 +67,7 @@ impl Fresh {
 }
 // ANCHOR_END: baseline
 
-/// Buffers that are all there from the start; the oldest is used again.
+/// Preallocated buffers; the oldest one is reused.
 // ANCHOR: variant
 #[derive(Debug)]
 pub struct Reused {
@@ -91,7 +91,7 @@ impl Reused {
 // ANCHOR_END: variant
 
 impl Reused {
-    /// All buffers, touched.
+    /// Allocates all buffers and touches them.
     #[must_use]
     pub fn new() -> Self {
         Self { kept: vec![vec![1; LONGEST_BYTES]; KEPT], snapshot: vec![1; SNAPSHOT_BYTES], next: 0 }
@@ -104,7 +104,7 @@ impl Default for Reused {
     }
 }
 
-/// Slots of the product's pool, which are taken and given back in any order.
+/// The product's pool, whose slots are taken and returned in any order.
 #[derive(Debug)]
 pub struct Pooled {
     pool: Pool<[u8; LONGEST_BYTES]>,
@@ -113,7 +113,7 @@ pub struct Pooled {
 }
 
 impl Pooled {
-    /// A pool with room for all.
+    /// Creates a pool with room for all messages.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -147,7 +147,7 @@ impl Default for Pooled {
     }
 }
 
-/// Handles all messages, each timed.
+/// Handles all messages and times each.
 fn timed(
     reporter: &mut Reporter,
     clock: &TscClock,

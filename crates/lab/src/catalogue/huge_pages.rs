@@ -9,10 +9,10 @@ use crate::random::Random;
 use crate::results::Scale;
 use crate::technique::{Assembly, Published, Technique, Use};
 
-/// Bytes of a cache line: one link lies in each.
+/// Bytes per cache line, which holds one link.
 const LINE_BYTES: usize = 64;
 
-/// Writes a cycle through all lines of the region, in random order: in each line the place of the next.
+/// Writes a cycle through all lines of the region, in random order: each line holds the position of the next.
 // ANCHOR: cycle
 fn link(region: &mut [u8], random: &mut Random) {
     let lines = region.len() / LINE_BYTES;
@@ -28,7 +28,7 @@ fn link(region: &mut [u8], random: &mut Random) {
 }
 // ANCHOR_END: cycle
 
-/// Follows the cycle for so many steps from line 0. Each load needs the last one's result.
+/// Follows the cycle for `steps` steps from line 0. Each load needs the previous result.
 // ANCHOR: follow
 #[inline(never)]
 #[must_use]
@@ -68,7 +68,7 @@ fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
         }
         link(&mut ordinary, &mut lab.random());
         link(&mut huge, &mut lab.random());
-        // So many that the lines of one call do not all stay in the caches until the next.
+        // Enough steps that the lines of one call do not all stay in the caches until the next.
         let steps = (bytes / LINE_BYTES).min(lab.either(1 << 19, 1 << 13));
         let (ordinary, huge): (&[u8], &[u8]) = (&ordinary, &huge);
         lab.point(

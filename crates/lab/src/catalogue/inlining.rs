@@ -1,4 +1,4 @@
-//! A small function at its place of use: no call, and code that the compiler sees as a whole.
+//! Inlining a small function: no call, and the compiler can optimise across the boundary.
 
 use std::hint::black_box;
 
@@ -6,7 +6,7 @@ use crate::measure::{Ended, Lab, Variants};
 use crate::results::Scale;
 use crate::technique::{Assembly, Technique, Use};
 
-/// The cube of a number, by a call.
+/// Computes the cube of a number, in a function that is called.
 // ANCHOR: cube
 #[inline(never)]
 #[must_use]
@@ -21,7 +21,7 @@ const fn cube_inlined(number: u64) -> u64 {
 }
 // ANCHOR_END: cube
 
-/// The sum of the cubes: a call each.
+/// Sums the cubes with a call for each.
 // ANCHOR: baseline
 #[inline(never)]
 #[must_use]
@@ -30,7 +30,7 @@ pub fn called(numbers: &[u64]) -> u64 {
 }
 // ANCHOR_END: baseline
 
-/// The same without calls. `black_box` keeps the compiler from computing two cubes by one instruction.
+/// Sums the cubes without calls. `black_box` keeps the compiler from computing two cubes with one instruction.
 // ANCHOR: scalar
 #[inline(never)]
 #[must_use]
@@ -42,7 +42,7 @@ pub fn inlined_one_by_one(numbers: &[u64]) -> u64 {
 }
 // ANCHOR_END: scalar
 
-/// The same without calls: the compiler may do what it wants with the loop.
+/// Sums the cubes without calls. The compiler may optimise the loop freely.
 // ANCHOR: variant
 #[inline(never)]
 #[must_use]
@@ -51,14 +51,14 @@ pub fn inlined(numbers: &[u64]) -> u64 {
 }
 // ANCHOR_END: variant
 
-/// A chain: each cube needs the one before.
+/// Computes a chain in which each cube depends on the one before.
 #[inline(never)]
 #[must_use]
 pub fn chain_called(numbers: &[u64]) -> u64 {
     numbers.iter().fold(1, |last, number| cube_called(last ^ *number))
 }
 
-/// The same chain without calls.
+/// Computes the same chain without calls.
 #[inline(never)]
 #[must_use]
 pub fn chain_inlined(numbers: &[u64]) -> u64 {

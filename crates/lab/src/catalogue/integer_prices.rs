@@ -1,4 +1,4 @@
-//! Prices as integers with a fixed unit, as floating-point numbers, and as decimals: how fast, and how often wrong.
+//! Prices as fixed-point integers, as floating-point numbers, and as decimals: how fast, and how often wrong.
 
 use std::hint::black_box;
 
@@ -10,10 +10,10 @@ use crate::results::Scale;
 use crate::statistics::Better;
 use crate::technique::{Assembly, Technique, Use};
 
-/// Units of an integer price in one unit of the currency: ten-thousandths, as the venues send them.
+/// Units of an integer price per unit of the currency: ten-thousandths, as sent by the venues.
 const UNITS: i64 = 10_000;
 
-/// A fill: shares at a price in each form.
+/// A fill: shares at a price, in each representation.
 #[derive(Clone, Copy, Debug)]
 pub struct Fill {
     shares: u32,
@@ -28,7 +28,7 @@ impl Fill {
     }
 }
 
-/// What all fills cost, in ten-thousandths.
+/// Returns the total cost of all fills, in ten-thousandths.
 // ANCHOR: integer
 #[inline(never)]
 #[must_use]
@@ -37,7 +37,7 @@ pub fn cost_by_integers(fills: &[Fill]) -> i64 {
 }
 // ANCHOR_END: integer
 
-/// The same, rounded at the end.
+/// Returns the same with floats, rounded at the end.
 // ANCHOR: float
 #[inline(never)]
 #[must_use]
@@ -47,7 +47,7 @@ pub fn cost_by_floats(fills: &[Fill]) -> i64 {
 }
 // ANCHOR_END: float
 
-/// The same by decimals of 96 bits.
+/// Returns the same with 96-bit decimals.
 // ANCHOR: decimal
 #[inline(never)]
 #[must_use]
@@ -57,21 +57,21 @@ pub fn cost_by_decimals(fills: &[Fill]) -> i64 {
 }
 // ANCHOR_END: decimal
 
-/// The place of each price in a ladder of levels one cent apart, added up.
+/// Sums the positions of the prices in a ladder of levels one cent apart.
 #[inline(never)]
 #[must_use]
 pub fn places_by_integers(fills: &[Fill]) -> i64 {
     fills.iter().map(|fill| fill.units / (UNITS / 100)).sum()
 }
 
-/// The same by floats, rounded to the nearest place.
+/// Returns the same with floats, rounded to the nearest position.
 #[inline(never)]
 #[must_use]
 pub fn places_by_floats(fills: &[Fill]) -> i64 {
     fills.iter().map(|fill| (fill.float * 100.0).round() as i64).sum()
 }
 
-/// The same by decimals.
+/// Returns the same with decimals.
 #[inline(never)]
 #[must_use]
 pub fn places_by_decimals(fills: &[Fill]) -> i64 {
@@ -79,10 +79,10 @@ pub fn places_by_decimals(fills: &[Fill]) -> i64 {
     fills.iter().filter_map(|fill| (fill.decimal * hundred).to_i64()).sum()
 }
 
-/// Prices in cents up to this are tried for wrong results.
+/// Prices up to this many cents are checked for wrong results.
 const CENTS: i64 = 100_000;
 
-/// What can go wrong, by how often it does for all prices from 0.01 to 1,000.00.
+/// Common errors, counted for all prices from 0.01 to 1,000.00.
 // ANCHOR: wrong
 #[derive(Clone, Copy, Debug)]
 enum Trap {
@@ -190,7 +190,7 @@ fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
     lab.in_unit("wrong", Better::Neither);
     lab.along("what is computed", Scale::Names);
     for (place, (trap, name)) in Trap::ALL.into_iter().enumerate() {
-        // Always the same count: computed once.
+        // The count never changes, so it is computed once.
         let wrong = [trap.wrong_by_integers(), trap.wrong_by_floats(), trap.wrong_by_decimals()];
         let mut variants = Variants::of(CENTS.cast_unsigned()).answers_differ();
         for (name, wrong) in ["integers", "floating point", "decimals"].into_iter().zip(wrong) {
@@ -245,7 +245,7 @@ mod tests {
         fn all_forms_give_the_same_cost_and_places(
             fills in prop::collection::vec((1i64..1_000_000, 1u32..10_000), 0..200),
         ) {
-            // Whole cents: cents and ten-thousandths of a price beyond would be cut off by one and rounded by another.
+            // Whole cents: ten-thousandths of a price would be truncated by one variant and rounded by another.
             let fills: Vec<Fill> = fills.into_iter().map(|(cents, shares)| Fill::new(cents * 100, shares)).collect();
             let cost = cost_by_integers(&fills);
             prop_assert_eq!(cost_by_floats(&fills), cost);
@@ -265,7 +265,7 @@ mod tests {
             assert!(trap.wrong_by_floats() > 0, "{trap:?}");
             assert_eq!(trap.wrong_by_decimals(), 0, "{trap:?}");
         }
-        // A third has no end in decimals either.
+        // A third is not finite in decimals either.
         assert!(Trap::Thirds.wrong_by_decimals() > 0);
     }
 

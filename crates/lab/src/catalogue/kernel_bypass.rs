@@ -1,6 +1,6 @@
-//! Ways by which packets come into a program: a call for each, a call for many, memory that the kernel shares.
+//! Ways to receive packets: one system call each, one call for many, or memory shared with the kernel.
 //!
-//! The receivers are the product's. What needs rights is left out without them, with the reason; so is what this build does not have.
+//! The receivers are the product's. Ways that need missing privileges are skipped, with the reason, as are ways missing from this build.
 
 mod rates;
 
@@ -25,22 +25,22 @@ use crate::measure::{Ended, Lab, Reporter, Variants};
 use crate::technique::{Assembly, Published, Technique, Use};
 use crate::threads::{Patience, together};
 
-/// Datagrams that are sent before they are received.
+/// Datagrams sent before any is received.
 const BURST: u64 = 32;
 
-/// Bytes of a datagram; the first eight are its number, the next eight say that it is ours.
+/// Bytes per datagram. The first eight are its number, the next eight mark it as ours.
 const BYTES: usize = 64;
 
-/// What only our datagrams have.
+/// The mark of our datagrams.
 const OURS: u64 = 0x7461_7065_776f_726b;
 
-/// How long to wait for what must come.
+/// How long to wait for expected packets.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The link type of bare payloads.
 const PAYLOAD: LinkType = LinkType(147);
 
-/// Buffers of a pool, and the bytes of each.
+/// The number of buffers in a pool, and the bytes of each.
 const BUFFERS: usize = 1_024;
 const BUFFER_BYTES: usize = 2_048;
 
@@ -55,14 +55,14 @@ fn datagram(number: u64) -> [u8; BYTES] {
     bytes
 }
 
-/// The number of a datagram of ours, which ends the packet.
+/// Returns the number of one of our datagrams, which is at the end of the packet.
 fn number_of(packet: &[u8]) -> Option<u64> {
     let (head, rest) = packet.last_chunk::<BYTES>()?.split_first_chunk::<8>()?;
     let mark = rest.first_chunk::<8>()?;
     (*mark == OURS.to_le_bytes()).then(|| u64::from_le_bytes(*head))
 }
 
-/// What came: how many of ours, and a number that depends on each and on their order.
+/// The received datagrams: how many are ours, and a number that depends on each and on their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Came {
     count: u64,
@@ -86,7 +86,7 @@ impl Came {
     }
 }
 
-/// Receives until so many more of ours have come, or the patience is over.
+/// Receives until this many more of our datagrams arrive, or the patience runs out.
 #[inline(always)]
 fn until_come(
     wanted: u64,
@@ -100,7 +100,7 @@ fn until_come(
     Ok(())
 }
 
-/// A call of the kernel for each datagram.
+/// Receives with one system call per datagram.
 // ANCHOR: baseline
 #[inline(never)]
 pub fn by_socket(socket: &UdpSocket, wanted: u64, came: &mut Came) -> io::Result<()> {
@@ -113,7 +113,7 @@ pub fn by_socket(socket: &UdpSocket, wanted: u64, came: &mut Came) -> io::Result
 }
 // ANCHOR_END: baseline
 
-/// A call of the kernel for many datagrams.
+/// Receives with one system call for many datagrams.
 // ANCHOR: batches
 #[inline(never)]
 pub fn by_batches(
@@ -126,7 +126,7 @@ pub fn by_batches(
 }
 // ANCHOR_END: batches
 
-/// No call of the kernel: frames out of a ring that it shares.
+/// Receives without system calls: frames from a ring shared with the kernel.
 // ANCHOR: ring
 #[inline(never)]
 pub fn by_ring(
@@ -142,7 +142,7 @@ pub fn by_ring(
 }
 // ANCHOR_END: ring
 
-/// A call of the kernel for all datagrams that are there, for which one request stands.
+/// Receives all available datagrams with one system call; a single request stays active.
 // ANCHOR: uring
 #[cfg(feature = "io-uring")]
 #[inline(never)]
@@ -156,7 +156,7 @@ pub fn by_uring(
 }
 // ANCHOR_END: uring
 
-/// A socket that sends to another one of this machine.
+/// Opens a socket that sends to another socket on this machine.
 fn sender_to(to: SocketAddr) -> io::Result<UdpSocket> {
     let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     sender.connect(to)?;
@@ -188,14 +188,14 @@ fn uring_socket() -> io::Result<UringSocket> {
     UringSocket::open(options(0), PAYLOAD)
 }
 
-/// Sends datagrams of these numbers. What cannot be sent is missing in the answer.
+/// Sends datagrams with these numbers. Datagrams that cannot be sent are missing from the answer.
 fn send(sender: &UdpSocket, numbers: Range<u64>) {
     for number in numbers {
         let _missing_at_worst = sender.send(&datagram(number));
     }
 }
 
-/// Waits until the kernel hands over frames. It does so a millisecond after the first if there are few.
+/// Waits until the kernel delivers frames. If there are few, it does so a millisecond after the first.
 fn until_ready(receiver: &mut FrameReceiver) {
     let (began, mut patience) = (Instant::now(), Patience::new());
     while !receiver.is_ready() && began.elapsed() < PATIENCE {
@@ -203,7 +203,7 @@ fn until_ready(receiver: &mut FrameReceiver) {
     }
 }
 
-/// Sends bursts, and receives each after it was sent: only the receiving is timed.
+/// Sends bursts and receives each after it was sent. Only the receiving is timed.
 fn bursts(
     reporter: &mut Reporter,
     count: u64,
@@ -226,7 +226,7 @@ fn bursts(
     came.answer
 }
 
-/// Something of the system is missing.
+/// Converts an error into "skipped" because a system feature is missing.
 fn missing(what: &'static str) -> impl Fn(io::Error) -> Ended {
     move |error| Ended::Skipped(format!("{what}: {error}"))
 }
@@ -272,7 +272,7 @@ fn receiving(lab: &mut Lab<'_>) -> Result<(), Ended> {
         Pool::new(BUFFERS, BUFFER_BYTES),
         Pool::new(BUFFERS, BUFFER_BYTES),
     );
-    // Frames of `lo` come to the ring as well as to a socket, which takes them so that they are not refused.
+    // Frames of `lo` reach both the ring and a socket, which receives them so that they are not refused.
     let sink = socket().map_err(&no_socket)?;
     let ring_from = sink.local_addr().and_then(sender_to).map_err(&no_socket)?;
     let mut ring = match FrameReceiver::open(&FrameOptions::Packet(PacketOptions::new("lo"))) {
@@ -293,7 +293,7 @@ fn receiving(lab: &mut Lab<'_>) -> Result<(), Ended> {
     #[cfg(feature = "io-uring")]
     let mut fourth = Pool::new(BUFFERS, BUFFER_BYTES);
     lab.experiment("datagrams of 64 bytes received, each burst sent before", "datagram");
-    // A full buffer of the kernel drops datagrams: how many is shown.
+    // The kernel drops datagrams when its buffer is full; their number is shown.
     let mut variants = Variants::of(count * BURST)
         .answers_differ()
         .add_reported("socket, a call for each", |reporter| {
@@ -360,12 +360,12 @@ fn receiving(lab: &mut Lab<'_>) -> Result<(), Ended> {
 
 /// One side of a round trip.
 trait End {
-    /// The number of the next datagram; `None` if there is none yet.
+    /// Returns the number of the next datagram; `None` if none has arrived.
     fn next(&mut self) -> io::Result<Option<u64>>;
     fn send(&mut self, number: u64, to: SocketAddr) -> io::Result<()>;
 }
 
-/// What becomes a side of a round trip on the thread of that side.
+/// Opens one side of a round trip on that side's thread.
 trait Opens: Send {
     type End: End;
     fn address(&self) -> io::Result<SocketAddr>;
@@ -430,7 +430,7 @@ impl Opens for Batches {
     }
 }
 
-/// The product's receiver by io_uring and its buffers.
+/// The product's io_uring receiver and its buffers.
 #[cfg(feature = "io-uring")]
 struct Uring(UringReceiver, Pool);
 
@@ -464,7 +464,7 @@ impl Opens for UringSocket {
     }
 }
 
-/// The next number, within the patience.
+/// Waits for the next number until the patience runs out.
 fn awaited(end: &mut impl End) -> io::Result<u64> {
     let began = Instant::now();
     loop {
@@ -477,7 +477,7 @@ fn awaited(end: &mut impl End) -> io::Result<u64> {
     }
 }
 
-/// A number goes there and comes back, so many times. Each trip is timed. The answer is that of the numbers that came back.
+/// Sends a number there and back this many times, and times each trip. The answer depends on the numbers that return.
 fn trips(
     reporter: &mut Reporter,
     cores: [usize; 2],
@@ -523,7 +523,7 @@ fn round_trips(lab: &mut Lab<'_>) -> Result<(), Ended> {
         io::Result::Ok(socket)
     };
     let batches = || io::Result::Ok(Batches(receiver(0)?, Pool::new(64, BUFFER_BYTES)));
-    // An error makes another answer than the baseline's, which the harness reports.
+    // An error changes the answer, which the harness reports.
     let or_none = |answer: io::Result<u64>| answer.unwrap_or(u64::MAX);
     lab.experiment("one datagram there and back between two threads", "round trip");
     let variants = Variants::of(count)
@@ -539,7 +539,7 @@ fn round_trips(lab: &mut Lab<'_>) -> Result<(), Ended> {
             let ends = batches().and_then(|near| Ok([near, batches()?]));
             or_none(ends.and_then(|ends| trips(reporter, cores, count, ends)))
         });
-    // Whether the kernel has it was seen, and said, before.
+    // An earlier experiment has checked and reported whether the kernel supports it.
     #[cfg(feature = "io-uring")]
     let variants = if uring_socket().and_then(UringSocket::receiver).is_ok() {
         variants.add_reported("io_uring, busy", |reporter| {
@@ -552,7 +552,7 @@ fn round_trips(lab: &mut Lab<'_>) -> Result<(), Ended> {
     lab.point(0.0, "", variants)
 }
 
-/// Two interfaces that are the ends of one cable. They go when this is dropped.
+/// Two interfaces that are the ends of one cable. Dropping the pair removes them.
 #[derive(Debug)]
 struct Pair {
     near: String,
@@ -589,7 +589,7 @@ impl Drop for Pair {
     }
 }
 
-/// The ways to read an interface that this build has.
+/// Returns the ways to read an interface that this build supports.
 fn frame_options(interface: &str) -> Vec<(&'static str, FrameOptions)> {
     vec![
         ("TPACKET_V3", FrameOptions::Packet(PacketOptions::new(interface))),
@@ -600,7 +600,7 @@ fn frame_options(interface: &str) -> Vec<(&'static str, FrameOptions)> {
     ]
 }
 
-/// An interface of the kernel as a virtual device of DPDK, without huge pages.
+/// Opens an interface of the kernel as a virtual DPDK device, without huge pages.
 #[cfg(feature = "dpdk")]
 fn dpdk(interface: &str) -> FrameOptions {
     let device = format!("net_af_packet0,iface={interface},framecnt=4096,blocksz=65536");
@@ -611,7 +611,7 @@ fn dpdk(interface: &str) -> FrameOptions {
     })
 }
 
-/// Frames from one end of a veth pair to the other, by each way.
+/// Measures frames from one end of a veth pair to the other, by each way.
 fn veth(lab: &mut Lab<'_>) -> Result<(), Ended> {
     let pair = Pair::new()?;
     let refused = |error: InterfaceError| Ended::Skipped(format!("a veth pair: {error}"));
@@ -619,7 +619,7 @@ fn veth(lab: &mut Lab<'_>) -> Result<(), Ended> {
     lab.experiment("frames of a veth pair received, each burst sent before", "frame");
     let mut variants = Variants::of(count * BURST).answers_differ();
     for (name, options) in frame_options(&pair.far) {
-        // Opened once to see whether it can be, then for each round: only one way at a time has the frames.
+        // Open once to check whether it is possible, then again for each round: only one way at a time receives the frames.
         drop(FrameReceiver::open(&options).map_err(refused)?);
         let (mut sender, _) = Sender::interface(&pair.near).map_err(refused)?;
         let mut builder = FrameBuilder::to_group(
@@ -638,7 +638,7 @@ fn veth(lab: &mut Lab<'_>) -> Result<(), Ended> {
                     for number in numbers {
                         let mut frame = [0; BUFFER_BYTES];
                         let length = builder.udp(&datagram(number), &mut frame).unwrap_or(0);
-                        // What is not taken is missing in the answer.
+                        // Frames that are not accepted are missing from the answer.
                         sender.send([frame.get(..length).unwrap_or_default()], |_| {});
                     }
                     until_ready(&mut receiver.borrow_mut());

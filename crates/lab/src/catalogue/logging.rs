@@ -1,4 +1,4 @@
-//! A line of a log: formatted on the spot, or pushed as numbers to a thread that formats.
+//! A log line: formatted immediately, or pushed as numbers to a thread that formats it.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,25 +12,25 @@ use crate::random::Random;
 use crate::technique::{Assembly, Published, Technique, Use};
 use crate::threads::together;
 
-/// Bytes of text that are written at once where lines are collected.
+/// Bytes of text per write, where lines are collected.
 const BLOCK_BYTES: usize = 8 << 10;
 
-/// What a line says.
+/// The contents of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When.
+    /// The time of the event.
     pub time_ns: u64,
-    /// Which order.
+    /// The order's number.
     pub order: u64,
-    /// In units of 1e-9.
+    /// The price in units of 1e-9.
     pub price_e9: i64,
-    /// How much.
+    /// The number of shares.
     pub quantity: u32,
-    /// Buys rather than sells.
+    /// Whether the order buys; otherwise it sells.
     pub buys: bool,
 }
 
-/// Formats a line. A buffer takes all that is written to it.
+/// Formats a line. Writing to a buffer cannot fail.
 fn format(record: &Record, line: &mut Vec<u8>) {
     let Record { time_ns, order, price_e9, quantity, buys } = *record;
     let side = if buys { "buy" } else { "sell" };
@@ -40,7 +40,7 @@ fn format(record: &Record, line: &mut Vec<u8>) {
         writeln!(line, "{seconds}.{ns:09} INFO order {order} sent: {side} {quantity} at {price:.4}");
 }
 
-/// Where lines go, and a number that depends on all of them.
+/// The destination of lines, and a number that depends on all of them.
 #[derive(Debug)]
 pub struct Lines<W> {
     to: W,
@@ -49,7 +49,7 @@ pub struct Lines<W> {
 }
 
 impl<W: Write> Lines<W> {
-    /// Writes to `to`.
+    /// Creates a log that writes to `to`.
     pub fn new(to: W) -> Self {
         Self { to, text: Vec::with_capacity(2 * BLOCK_BYTES), answer: 0 }
     }
@@ -64,13 +64,13 @@ impl<W: Write> Lines<W> {
     }
 
     fn flush(&mut self) {
-        // A log that cannot be written stops nothing.
+        // A log that cannot be written must not stop the program.
         let _lost_at_worst = self.to.write_all(&self.text);
         self.text.clear();
     }
 }
 
-/// Formats a line and writes it: a call of the kernel for each.
+/// Formats a line and writes it, with one system call per line.
 // ANCHOR: baseline
 #[inline(never)]
 pub fn on_the_spot(lines: &mut Lines<File>, record: &Record) {
@@ -79,7 +79,7 @@ pub fn on_the_spot(lines: &mut Lines<File>, record: &Record) {
 }
 // ANCHOR_END: baseline
 
-/// Formats a line, and writes when there is a block of them.
+/// Formats a line, and writes when a block is full.
 // ANCHOR: collected
 #[inline(never)]
 pub fn collected(lines: &mut Lines<File>, record: &Record) {
@@ -90,7 +90,7 @@ pub fn collected(lines: &mut Lines<File>, record: &Record) {
 }
 // ANCHOR_END: collected
 
-/// Hands the numbers to a thread that formats. A full queue drops the line and counts it: a log stops nothing.
+/// Pushes the numbers to a thread that formats them. If the queue is full, the line is dropped and counted: logging never blocks.
 // ANCHOR: variant
 #[inline(never)]
 pub fn pushed(producer: &mut spsc::Producer<Record, Backoff>, record: &Record, dropped: &mut u64) {
@@ -124,7 +124,7 @@ fn records(count: usize, random: &mut Random) -> Vec<Record> {
         .collect()
 }
 
-/// Logs all records, each call timed.
+/// Logs all records and times each call.
 fn timed(clock: &TscClock, records: &[Record], mut log: impl FnMut(&Record)) -> Vec<u64> {
     records
         .iter()

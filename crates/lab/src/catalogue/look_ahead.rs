@@ -1,6 +1,6 @@
-//! Look-ahead over a batch: while one item is worked on, the memory of items further on is on its way.
+//! Look-ahead over a batch: while one item is processed, the memory of later items is prefetched.
 //!
-//! The work on an item waits for that on the last one, as a book's does: without look-ahead the misses come one after the other. A look-ahead of *n*
+//! Work on an item waits for the previous item, as in a book. Without look-ahead, cache misses happen one after another. A look-ahead of *n*
 //! items keeps *n* misses in flight.
 
 use std::cell::RefCell;
@@ -19,7 +19,7 @@ use crate::random::Random;
 use crate::results::Scale;
 use crate::technique::{Assembly, Published, Technique, Use};
 
-/// Looks items up, one after the other. `zero` is 0, which the compiler does not know: each address waits for the last value.
+/// Looks items up one after another. `zero` is 0, which the compiler does not know, so each address waits for the last value.
 // ANCHOR: baseline
 #[inline(never)]
 #[must_use]
@@ -35,8 +35,8 @@ pub fn one_by_one(table: &[u64], places: &[u32], zero: u64) -> u64 {
 }
 // ANCHOR_END: baseline
 
-/// The same, and prefetches the line of the item that comes `ahead` places later. The prefetch waits for the last value too: in a program the work on
-/// an item fills the processor's window, and in this short loop it would issue prefetches from many turns ahead by itself.
+/// Does the same, and prefetches the line of the item `ahead` places later. The prefetch also waits for the last value: in a real program the
+/// work fills the processor's window, but this short loop would otherwise issue prefetches from many iterations ahead.
 // ANCHOR: variant
 #[inline(never)]
 #[must_use]
@@ -59,17 +59,17 @@ pub fn look_ahead(table: &[u64], places: &[u32], zero: u64, ahead: usize) -> u64
 }
 // ANCHOR_END: variant
 
-/// Events for the product's books: executions of one share each, of resting orders in random order.
+/// Events for the product's books: one-share executions of resting orders, in random order.
 struct Market {
     stage: BookStage,
     executions: Vec<Event>,
 }
 
-/// Shares of each order: more than all rounds execute, and few enough that those of a level fit into 32 bits.
+/// Shares per order: more than all rounds execute, and few enough that a level's total fits into 32 bits.
 const SHARES: u32 = 1 << 22;
 
 impl Market {
-    /// Books with so many orders of so many instruments, and executions of as many different ones.
+    /// Creates books with this many orders and instruments, and this many different executions.
     fn with(random: &mut Random, orders: u32, instruments: u32, executions: usize) -> Self {
         let publisher = Publisher::XNAS_ITCH;
         let capacity =
@@ -81,7 +81,7 @@ impl Market {
             let mut event = Event::new(EventKind::Add, publisher, instrument);
             event.order_id = u64::from(order);
             event.size = SHARES;
-            // Bids below 100, asks above, 32 levels each, most orders near the best.
+            // Bids below 100, asks above, 32 levels each, with most orders near the best price.
             let depth = random.below(32).min(random.below(32)) as u32;
             (event.side, event.price) = if random.below(2) == 0 {
                 (Side::Bid, Some(Price::from_e4(999_900 - depth * 100)))
@@ -104,7 +104,7 @@ impl Market {
         Self { stage, executions }
     }
 
-    /// Applies all executions, in batches of so many: the stage looks ahead within a batch, and not beyond.
+    /// Applies all executions in batches of this size. The stage looks ahead only within a batch.
     // ANCHOR: book
     fn apply(&mut self, batch: usize) -> u64 {
         let mut answer = 0u64;

@@ -1,4 +1,4 @@
-//! Several elements a turn: fewer jumps and counters, and sums that do not wait for each other.
+//! Several elements per iteration: fewer jumps and counters, and independent sums.
 
 use std::hint::black_box;
 
@@ -6,8 +6,8 @@ use crate::measure::{Ended, Lab, Variants};
 use crate::results::Scale;
 use crate::technique::{Assembly, Technique, Use};
 
-/// The sum of all numbers, one a turn. Each addition waits for the one before: the compiler may not change the order in which floating-point
-/// numbers are added, since that changes how they are rounded.
+/// Sums all numbers, one per iteration. Each addition waits for the one before, because the compiler may not reorder floating-point
+/// additions, which would change the rounding.
 // ANCHOR: baseline
 #[inline(never)]
 #[must_use]
@@ -20,8 +20,8 @@ pub fn rolled(numbers: &[f64]) -> f64 {
 }
 // ANCHOR_END: baseline
 
-/// The same, `BY` numbers a turn, each with a sum of its own, so that `BY` additions are under way at a time. The numbers behind the last full
-/// turn are added one by one.
+/// Sums `BY` numbers per iteration, each with a separate sum, so that `BY` additions are in flight. The numbers after the last full
+/// iteration are added one by one.
 // ANCHOR: variant
 #[inline(always)]
 #[must_use]
@@ -37,21 +37,21 @@ pub fn unrolled<const BY: usize>(numbers: &[f64]) -> f64 {
 }
 // ANCHOR_END: variant
 
-/// Two numbers a turn.
+/// Sums two numbers per iteration.
 #[inline(never)]
 #[must_use]
 pub fn by_two(numbers: &[f64]) -> f64 {
     unrolled::<2>(numbers)
 }
 
-/// Four numbers a turn.
+/// Sums four numbers per iteration.
 #[inline(never)]
 #[must_use]
 pub fn by_four(numbers: &[f64]) -> f64 {
     unrolled::<4>(numbers)
 }
 
-/// Eight numbers a turn.
+/// Sums eight numbers per iteration.
 #[inline(never)]
 #[must_use]
 pub fn by_eight(numbers: &[f64]) -> f64 {
@@ -63,7 +63,7 @@ fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
     lab.along("numbers", Scale::Logarithmic);
     let mut random = lab.random();
     for count in lab.either(vec![7, 63, 1_023, 4_095], vec![7, 1_023]) {
-        // Whole numbers: their sums are exact, and so the same in every order.
+        // Integers: their sums are exact, and therefore the same in every order.
         let numbers: Vec<f64> = std::iter::repeat_with(|| random.below(1 << 32) as f64).take(count).collect();
         let numbers = numbers.as_slice();
         lab.point(

@@ -1,4 +1,4 @@
-//! Measuring itself: what a clock costs, a load test that lies and one that does not, and an input that the processor learns by heart.
+//! Measuring itself: the cost of a clock, a misleading and an honest load test, and an input that the processor memorizes.
 
 use std::hint::{black_box, spin_loop};
 use std::time::{Instant, SystemTime};
@@ -9,27 +9,27 @@ use crate::measure::{Ended, Lab, Variants};
 use crate::statistics::Better;
 use crate::technique::{Assembly, Published, Technique, Use};
 
-/// Requests of a client come so often, in nanoseconds.
+/// The interval between a client's requests, in nanoseconds.
 const INTERVAL_NS: u64 = 20_000;
 
-/// A server needs so long for a request.
+/// The time a server needs for a request, in nanoseconds.
 const SERVICE_NS: u64 = 2_000;
 
-/// One request in so many meets a stall.
+/// One request in this many meets a stall.
 const STALL_EVERY: u64 = 500;
 
-/// A stall takes so long.
+/// The duration of a stall, in nanoseconds.
 const STALL_NS: u64 = 2_000_000;
 
-/// A clock that a load test runs by: the real one, or one of a test.
+/// The clock of a load test: the real clock or a test clock.
 pub trait Clock {
-    /// Nanoseconds from some beginning.
+    /// Returns nanoseconds since an arbitrary start.
     fn now_ns(&self) -> u64;
-    /// Lets time go by until then.
+    /// Waits until this time.
     fn wait_until_ns(&mut self, ns: u64);
 }
 
-/// The real one. It spins: a client that sleeps is late.
+/// The real clock. It spins, because a client that sleeps is late.
 #[derive(Debug)]
 pub struct RealClock(Instant);
 
@@ -45,14 +45,14 @@ impl Clock for RealClock {
     }
 }
 
-/// A server: quick, but for a stall now and then.
+/// Serves a request: quickly, except for an occasional stall.
 fn serve(clock: &mut impl Clock, request: u64) {
     let needs = if request % STALL_EVERY == STALL_EVERY - 1 { STALL_NS } else { SERVICE_NS };
     let until = clock.now_ns() + needs;
     clock.wait_until_ns(until);
 }
 
-/// A load test that sends, waits for the answer, and counts from its own sending. During a stall it sends nothing, so nothing is slow.
+/// A load test that sends, waits for the answer, and measures from the sending. During a stall it sends nothing, so nothing seems slow.
 // ANCHOR: baseline
 pub fn from_sending(clock: &mut impl Clock, requests: u64, mut latency_ns: impl FnMut(u64)) {
     let began = clock.now_ns();
@@ -65,7 +65,7 @@ pub fn from_sending(clock: &mut impl Clock, requests: u64, mut latency_ns: impl 
 }
 // ANCHOR_END: baseline
 
-/// The same test, which counts from the time at which the request was due.
+/// The same test, measured from the time each request was due.
 // ANCHOR: variant
 pub fn from_due_time(clock: &mut impl Clock, requests: u64, mut latency_ns: impl FnMut(u64)) {
     let began = clock.now_ns();
@@ -78,7 +78,7 @@ pub fn from_due_time(clock: &mut impl Clock, requests: u64, mut latency_ns: impl
 }
 // ANCHOR_END: variant
 
-/// Counts odd numbers by a branch, which the compiler may not replace.
+/// Counts odd numbers with a branch that the compiler may not replace.
 // ANCHOR: branch
 #[inline(never)]
 #[must_use]
@@ -93,7 +93,7 @@ pub fn odd_by_branch(numbers: &[u64]) -> u64 {
 }
 // ANCHOR_END: branch
 
-/// A piece of work too short for a clock around it.
+/// Work too short to time individually.
 #[inline(never)]
 #[must_use]
 pub fn short_work(value: u64) -> u64 {
@@ -156,7 +156,7 @@ fn short(lab: &mut Lab<'_>, clock: &TscClock) -> Result<(), Ended> {
     )
 }
 
-/// The value that a part of all values does not exceed.
+/// Returns the value that this fraction of all values does not exceed.
 fn percentile(mut values: Vec<u64>, part: f64) -> f64 {
     values.sort_unstable();
     let place = (part * values.len() as f64).ceil() as usize;
@@ -249,7 +249,7 @@ pub static TECHNIQUE: Technique = Technique {
 mod tests {
     use super::*;
 
-    /// Time that goes by only when somebody waits.
+    /// A clock that advances only while a caller waits.
     struct TestClock(u64);
 
     impl Clock for TestClock {
@@ -272,10 +272,10 @@ mod tests {
         let lies = latencies(|clock, requests, each| from_sending(clock, requests, each));
         let honest = latencies(|clock, requests, each| from_due_time(clock, requests, each));
         assert_eq!((lies.len(), honest.len()), (5_000, 5_000));
-        // Ten stalls are seen by ten requests, of 5,000.
+        // Ten stalls delay ten of 5,000 requests.
         assert_eq!(lies.iter().filter(|ns| **ns > SERVICE_NS).count(), 10);
         assert_eq!(percentile(lies.clone(), 0.99), SERVICE_NS as f64);
-        // A stall of 2 ms is worked off by 18 us with each request: the 110 behind it wait. Behind the last stall there are none.
+        // A 2 ms stall is worked off by 18 us per request, so the 110 requests after it wait. No requests follow the last stall.
         let waiting = honest.iter().filter(|ns| **ns > SERVICE_NS).count();
         assert_eq!(waiting, 10 + 9 * 110);
         assert!(percentile(honest.clone(), 0.99) > 1_500_000.0);

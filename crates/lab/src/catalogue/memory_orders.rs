@@ -1,4 +1,4 @@
-//! What each memory order costs on this machine, and what this machine does when the order is too weak.
+//! The cost of each memory order on this machine, and this machine's behaviour when the order is too weak.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -58,11 +58,11 @@ macro_rules! loads {
 }
 
 loads! {
-    /// Loads in no order with other cells.
+    /// Loads with relaxed order.
     load_relaxed Relaxed;
-    /// Loads before all that is read after.
+    /// Loads before all later reads.
     load_acquire Acquire;
-    /// Loads in the one order of all.
+    /// Loads in the single total order.
     load_sequential SeqCst;
 }
 
@@ -81,32 +81,32 @@ macro_rules! additions {
 }
 
 additions! {
-    /// Adds in no order with other cells.
+    /// Adds with relaxed order.
     add_relaxed Relaxed;
-    /// Adds in the one order of all.
+    /// Adds in the single total order.
     add_sequential SeqCst;
 }
 
 /// How the two threads of a litmus test store and load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Orders {
-    /// The store's.
+    /// The order of the store.
     pub store: Ordering,
-    /// The load's.
+    /// The order of the load.
     pub load: Ordering,
-    /// A fence between the two.
+    /// Whether there is a fence between them.
     pub fence: bool,
 }
 
-/// One thread's cells of a litmus test.
+/// One thread's cells in a litmus test.
 #[derive(Debug, Default)]
 struct Side {
     cell: CacheAligned<AtomicU64>,
-    /// How many trials are done.
+    /// The number of finished trials.
     done: CacheAligned<AtomicU64>,
 }
 
-/// Waits until the other thread is done with that many trials.
+/// Waits until the other thread has finished this many trials.
 fn meet(own: &Side, other: &Side, done: u64) {
     own.done.store(done, Ordering::Release);
     let mut patience = Patience::new();
@@ -115,8 +115,8 @@ fn meet(own: &Side, other: &Side, done: u64) {
     }
 }
 
-/// One thread of the store buffer test: it stores to its own cell, and loads the other's. Returns for each trial whether the load missed the
-/// other's store. The cells hold the trial's number, so nothing is set back between trials.
+/// Runs one thread of the store buffer test: it stores to its own cell and loads the other's. Returns for each trial whether the load missed
+/// the other's store. The cells hold the trial's number, so nothing is reset between trials.
 // ANCHOR: store_buffer
 #[inline(always)]
 fn store_then_load(own: &Side, other: &Side, trials: u64, orders: Orders) -> Vec<bool> {
@@ -134,7 +134,7 @@ fn store_then_load(own: &Side, other: &Side, trials: u64, orders: Orders) -> Vec
 }
 // ANCHOR_END: store_buffer
 
-/// How often, of `trials`, *both* threads missed the other's store: no interleaving of the four steps allows that.
+/// Returns in how many of `trials` *both* threads missed the other's store, which no interleaving of the four steps allows.
 #[must_use]
 pub fn store_buffer(cores: [usize; 2], trials: u64, orders: Orders) -> u64 {
     let (one, two) = (Side::default(), Side::default());
@@ -146,7 +146,7 @@ pub fn store_buffer(cores: [usize; 2], trials: u64, orders: Orders) -> u64 {
     found.one.iter().zip(&found.two).filter(|(one, two)| **one && **two).count() as u64
 }
 
-/// How often a reader saw the flag of a message before the message: data first, flag second on one side, the other way round on the other.
+/// Returns how often a reader saw a message's flag before the message. One side writes data, then flag; the other reads them in reverse.
 // ANCHOR: message_passing
 #[must_use]
 pub fn message_passing(cores: [usize; 2], trials: u64, orders: Orders) -> u64 {
@@ -176,7 +176,7 @@ pub fn message_passing(cores: [usize; 2], trials: u64, orders: Orders) -> u64 {
 }
 // ANCHOR_END: message_passing
 
-/// The orders that are tried, by name.
+/// The tested orders, by name.
 const TRIED: [(&str, Orders); 4] = [
     ("relaxed", Orders { store: Ordering::Relaxed, load: Ordering::Relaxed, fence: false }),
     ("release, acquire", Orders { store: Ordering::Release, load: Ordering::Acquire, fence: false }),
@@ -330,7 +330,7 @@ mod tests {
         }
     }
 
-    /// What the language forbids must not happen on any machine. What it permits may or may not.
+    /// Checks that nothing happens that the language forbids. Permitted reorderings may or may not happen.
     #[test]
     fn strong_orders_forbid_what_they_forbid() {
         let [relaxed, release, sequential, fenced] = TRIED.map(|(_, orders)| orders);

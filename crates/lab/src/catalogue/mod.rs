@@ -1,8 +1,8 @@
-//! The catalogue: one file a technique, one row here.
+//! The catalogue: one file per technique, one row here.
 //!
-//! A file has, in this order: the inputs, the baseline and the variants as functions that are never inlined (so that their assembly can be
-//! shown), the experiments, the [`Technique`], and tests that all variants give equal results for any input. Its page in the book includes
-//! the functions from there.
+//! A file has, in this order: the inputs, the baseline and the variants as functions that are never inlined (so that their assembly can
+//! be shown), the experiments, the [`Technique`], and tests that all variants give equal results for any input. Its page in the book
+//! includes the functions from the file.
 
 pub mod allocators;
 pub mod binary_search;
@@ -37,7 +37,7 @@ pub mod zero_copy;
 
 use crate::technique::Technique;
 
-/// All techniques, in the order of their numbers.
+/// All techniques, by number.
 pub static CATALOGUE: &[&Technique] = &[
     &inlining::TECHNIQUE,
     &loop_unrolling::TECHNIQUE,
@@ -71,7 +71,7 @@ pub static CATALOGUE: &[&Technique] = &[
     &integer_prices::TECHNIQUE,
 ];
 
-/// The technique of that name or number.
+/// Returns the technique with this name or number.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Technique> {
     let number = name.parse::<u8>().ok();

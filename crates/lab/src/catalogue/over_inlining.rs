@@ -1,4 +1,4 @@
-//! The other end of inlining: a large function at many places does not fit into the instruction caches, and one copy that is called does.
+//! Excessive inlining: many copies of a large function exceed the instruction caches, but one called copy fits.
 
 use std::hint::black_box;
 
@@ -6,8 +6,8 @@ use crate::measure::{Ended, Lab, Variants};
 use crate::results::Scale;
 use crate::technique::{Assembly, Technique, Use};
 
-/// Eight numbers that are mixed beside each other: some two hundred bytes of short instructions, with no branch and no long wait. What limits it is how
-/// fast instructions arrive.
+/// Mixes eight numbers side by side: about two hundred bytes of short instructions, with no branches or long waits. The bottleneck is
+/// the supply of instructions.
 // ANCHOR: body
 #[inline(always)]
 const fn mix(state: &mut State) {
@@ -42,7 +42,7 @@ const fn mix_called(state: &mut State) {
 }
 // ANCHOR_END: body
 
-/// Sixteen places of use beside each other.
+/// Repeats an expression at sixteen places.
 macro_rules! sixteen_times {
     ($($code:tt)*) => {
         $($code)* $($code)* $($code)* $($code)*
@@ -104,8 +104,8 @@ pub const fn called_at_256(state: &mut State) {
 }
 // ANCHOR_END: variants
 
-/// 1,024 copies of the code: some two hundred kilobytes. It is made of quarters that are called, for the compiler's time grows with the
-/// square of a function's size. Four calls cost nothing beside it.
+/// 1,024 copies of the code: about two hundred kilobytes. It consists of called quarters, because the compiler's time grows with the
+/// square of a function's size. Four calls are negligible.
 #[inline(never)]
 pub const fn inlined_at_1024(state: &mut State) {
     quarter::<0>(state);
@@ -114,7 +114,7 @@ pub const fn inlined_at_1024(state: &mut State) {
     quarter::<3>(state);
 }
 
-/// 256 copies of the code. Its number keeps the compiler from making one function of all four.
+/// 256 copies of the code. The number keeps the compiler from merging the four quarters.
 #[inline(never)]
 const fn quarter<const NUMBER: u64>(state: &mut State) {
     black_box(NUMBER);
@@ -141,7 +141,7 @@ pub type State = [u64; 8];
 
 type Sites = fn(&mut State);
 
-/// Places of use, with both ways.
+/// The numbers of places of use, each with both variants.
 const SITES: [(u64, Sites, Sites); 4] = [
     (16, inlined_at_16, called_at_16),
     (64, inlined_at_64, called_at_64),
@@ -149,10 +149,10 @@ const SITES: [(u64, Sites, Sites); 4] = [
     (1_024, inlined_at_1024, called_at_1024),
 ];
 
-/// Bytes that the work between two passes touches: more than a second cache.
+/// Bytes that the work between two passes touches: more than a second-level cache.
 const OTHER_WORK_BYTES: usize = 8 << 20;
 
-/// Runs all places once, from the same start.
+/// Runs all places once, from the same initial state.
 fn answer(sites: Sites) -> u64 {
     let mut state = black_box([1, 2, 3, 4, 5, 6, 7, 8]);
     sites(&mut state);
@@ -171,7 +171,7 @@ fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
                 .add("called", || answer(black_box(called))),
         )?;
     }
-    // What a process does between two messages: other work, which takes the caches that code and data share. Only the pass behind it is timed.
+    // Between two messages a process does other work, which evicts code and data from shared caches. Only the pass after it is timed.
     lab.experiment("one pass after other work took the first and second cache", "place");
     lab.along("places of use", Scale::Logarithmic);
     let passes = lab.either(20, 4);

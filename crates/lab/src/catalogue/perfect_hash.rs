@@ -1,7 +1,7 @@
-//! From a message's type to its code: a perfect hash and a table, `match`, or one comparison after the other.
+//! From a message's type to its code: a perfect hash and a table, `match`, or sequential comparisons.
 //!
-//! The dispatchers are the product's: one declaration, three forms. The machines have two states, and what a type does depends on the state,
-//! so no compiler can make one function of all.
+//! The dispatchers are the product's: one declaration, three forms. The machines have two states, and a type's action depends on the
+//! state, so no compiler can merge all actions into one function.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use crate::measure::{Ended, Lab, Variants};
 use crate::random::Random;
 use crate::technique::{Assembly, Technique, Use};
 
-/// What the actions work on.
+/// The data that the actions modify.
 #[derive(Clone, Debug)]
 pub struct Work {
     counts: [u64; 32],
@@ -24,7 +24,7 @@ impl Work {
         self.counts.iter().fold(0, |answer, count| answer.rotate_left(7) ^ count)
     }
 
-    /// One of six kinds of action: were they alike, a compiler would make tables of their numbers and no code of each.
+    /// Performs one of six kinds of action. If they were alike, a compiler would replace their code with tables of numbers.
     #[inline(always)]
     fn at(&mut self, place: usize, message: u64) {
         let last = self.counts.get((place + 7) & 31).copied().unwrap_or_default();
@@ -40,7 +40,7 @@ impl Work {
     }
 }
 
-/// Two actions a type, each on another count: no two are the same code.
+/// Declares two actions per type, each on a different count, so that no two have the same code.
 macro_rules! actions {
     ($($odd:ident $even:ident $place:literal;)*) => {
         impl Work {
@@ -60,7 +60,7 @@ actions! {
     odd_13 even_13 13; odd_14 even_14 14; odd_15 even_15 15;
 }
 
-/// The letters of sixteen types of TotalView-ITCH 5.0: small numbers that lie close together.
+/// The letters of sixteen types of TotalView-ITCH 5.0: small numbers close together.
 const LETTERS: [u64; 16] = [
     b'S' as u64,
     b'R' as u64,
@@ -80,13 +80,13 @@ const LETTERS: [u64; 16] = [
     b'P' as u64,
 ];
 
-/// Sixteen codes of sixteen bits without a pattern.
+/// Sixteen 16-bit codes without a pattern.
 const SPREAD: [u64; 16] = [
     0x1f3a, 0xc05d, 0x7e21, 0x03b7, 0x9a4c, 0x58f0, 0xe612, 0x2b9d, 0xb148, 0x6cc3, 0x4471, 0xd8ee, 0x0a95,
     0x835b, 0xf727, 0x3d06,
 ];
 
-/// One machine: sixteen types with their codes, and one form of dispatch. The first type changes the state.
+/// Declares a machine: sixteen types with their codes, and one form of dispatch. The first type changes the state.
 // ANCHOR: machine
 macro_rules! bench_machine {
     ($module:ident, $dispatch:ident, $first:tt $($event:ident $code:tt $odd:ident $even:ident)*) => {
@@ -149,7 +149,7 @@ bench_machine!(chain_of_spread, chain, 0x1f3a
     M9 0x6cc3 odd_9 even_9    M10 0x4471 odd_10 even_10    M11 0xd8ee odd_11 even_11    M12 0x0a95 odd_12 even_12
     M13 0x835b odd_13 even_13    M14 0xf727 odd_14 even_14    M15 0x3d06 odd_15 even_15);
 
-/// A whole run of a machine over codes.
+/// Declares a complete run of a machine over codes.
 macro_rules! run_of {
     ($($(#[$attribute:meta])* $name:ident $module:ident;)*) => {
         $(
@@ -185,14 +185,14 @@ run_of! {
 }
 // ANCHOR_END: run
 
-/// In which order the types come.
+/// The order in which the types arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    /// One type alone.
+    /// A single type.
     Same,
-    /// One after the other, over and over.
+    /// All types in turn, repeatedly.
     InTurn,
-    /// Each independent of the last.
+    /// Independent random types.
     AtRandom,
 }
 
@@ -212,7 +212,7 @@ fn codes_of(types: &[u64; 16], count: usize, order: Order, random: &mut Random) 
 type Run = fn(&[u64]) -> u64;
 
 fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
-    // So many that a predictor does not learn a random order by heart.
+    // Enough messages that a predictor cannot memorize a random order.
     let count = lab.either(200_000, 50_000);
     let mut random = lab.random();
     let sets: [(&str, &[u64; 16], [Run; 3]); 2] = [
@@ -277,7 +277,7 @@ mod tests {
 
     use super::*;
 
-    /// What the machines do, by a list.
+    /// Models the machines with a list.
     fn model(types: &[u64; 16], codes: &[u64]) -> u64 {
         let (mut work, mut is_odd, mut unknown) = (Work::new(), true, 0);
         for (message, code) in (1u64..).zip(codes) {

@@ -1,7 +1,7 @@
-//! Trimming a vector: a choice between values instead of a choice between ways.
+//! Trimming a vector by selecting values instead of branching.
 //!
-//! Two trims. One limits each number to a range. The other keeps only the numbers of a range: its version without branches writes every number,
-//! and moves on only behind those that stay. Such a write may lie one place behind the last: it must neither be lost nor go out of bounds.
+//! There are two trims. One limits each number to a range. The other keeps only the numbers in a range: its branch-free version writes
+//! every number and advances only past kept ones. The last write may be one past the end: it must not be lost or go out of bounds.
 
 use std::hint::black_box;
 
@@ -13,7 +13,7 @@ use crate::technique::{Assembly, Technique, Use};
 /// The range that numbers are trimmed to.
 pub const RANGE: core::ops::RangeInclusive<u32> = 1_000_000..=2_000_000;
 
-/// Writes the numbers of [`RANGE`] to `target`, as far as there is room, and returns how many there are. A branch decides.
+/// Writes the numbers in [`RANGE`] to `target`, as far as there is room, and returns their count, using a branch.
 // ANCHOR: baseline
 #[inline(never)]
 #[must_use]
@@ -32,8 +32,8 @@ pub fn keep_by_branch(numbers: &[u32], target: &mut [u32]) -> usize {
 }
 // ANCHOR_END: baseline
 
-/// The same without a branch: every number is written, and the next one over it unless it stays. Behind the last one that stays, a number that does not
-/// is written only if there is room: `target` may be exactly as long as what stays. What lay there before is lost, which `target` allows.
+/// Does the same without a branch: every number is written, and overwritten by the next unless it is kept. After the last kept number, a
+/// rejected one is written only if there is room, so `target` may have exactly the kept length. It overwrites old content of `target`.
 // ANCHOR: variant
 #[inline(never)]
 #[must_use]
@@ -53,7 +53,7 @@ pub fn keep_by_predicate(numbers: &[u32], target: &mut [u32]) -> usize {
 }
 // ANCHOR_END: variant
 
-/// Limits each number to [`RANGE`], by branches.
+/// Limits each number to [`RANGE`], using branches.
 // ANCHOR: limit_baseline
 #[inline(never)]
 pub fn limit_by_branch(numbers: &[u32], target: &mut [u32]) {
@@ -71,7 +71,7 @@ pub fn limit_by_branch(numbers: &[u32], target: &mut [u32]) {
 }
 // ANCHOR_END: limit_baseline
 
-/// The same by conditional moves, one number a turn.
+/// Limits each number with conditional moves, one number per iteration.
 // ANCHOR: limit_variant
 #[inline(never)]
 pub fn limit_by_move(numbers: &[u32], target: &mut [u32]) {
@@ -82,7 +82,7 @@ pub fn limit_by_move(numbers: &[u32], target: &mut [u32]) {
 }
 // ANCHOR_END: limit_variant
 
-/// The same as the compiler likes: by minimum and maximum of several numbers at once.
+/// Limits each number as the compiler prefers: minimum and maximum of several numbers at a time.
 #[inline(never)]
 pub fn limit(numbers: &[u32], target: &mut [u32]) {
     for (place, number) in target.iter_mut().zip(numbers) {
@@ -90,7 +90,7 @@ pub fn limit(numbers: &[u32], target: &mut [u32]) {
     }
 }
 
-/// Numbers of which about `percent` in a hundred lie in [`RANGE`], in random order.
+/// Returns random numbers, about `percent` in a hundred of which are in [`RANGE`].
 fn numbers_in_range(random: &mut Random, count: usize, percent: u64) -> Vec<u32> {
     let number = || {
         let within = random.below(1_000_000) as u32;
@@ -105,14 +105,14 @@ fn numbers_in_range(random: &mut Random, count: usize, percent: u64) -> Vec<u32>
     std::iter::repeat_with(number).take(count).collect()
 }
 
-/// What a trim left, in one number.
+/// Combines the result of a trim into one number.
 fn answer(kept: &[u32]) -> u64 {
     let last = kept.last().copied().unwrap_or_default();
     (kept.len() as u64) << 32 | u64::from(last)
 }
 
 fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
-    // So many that the branch predictor does not learn them by heart.
+    // Enough numbers that the branch predictor cannot memorize them.
     let count = lab.either(1 << 19, 1 << 16);
     let percents = lab.either((0..=100).step_by(10).collect(), vec![0, 50, 100]);
     let mut random = lab.random();
@@ -216,7 +216,7 @@ mod tests {
         ) {
             let expected: Vec<u32> =
                 numbers.iter().copied().filter(|number| RANGE.contains(number)).collect();
-            // Room for exactly what stays, for a little more, and for too little.
+            // Room for exactly the kept numbers, for a few more, and for too few.
             for room in [expected.len() + more, expected.len().saturating_sub(more)] {
                 let within = expected[..room.min(expected.len())].to_vec();
                 for keep in [keep_by_branch, keep_by_predicate] {

@@ -1,7 +1,7 @@
-//! `a * x + y` over many numbers: one, four, eight and sixteen at a time, with memory and without.
+//! `a * x + y` over many numbers: one, four, eight and sixteen at a time, from memory and from registers.
 //!
-//! Results must be equal in every bit, so product and sum are rounded one after the other. A fused multiply-add rounds once: it is a variant of its own, and
-//! equal only because the experiments' inputs are small whole numbers, whose products are exact.
+//! Results must be equal in every bit, so product and sum are rounded separately. A fused multiply-add rounds once. It is a separate
+//! variant, whose results are equal only because the experiments' inputs are small integers with exact products.
 
 use std::hint::black_box;
 
@@ -11,7 +11,7 @@ use crate::measure::{Ended, Lab, Variants};
 use crate::results::Scale;
 use crate::technique::{Assembly, Technique, Use};
 
-/// One number a turn. `black_box(())` keeps the compiler from more.
+/// Processes one number per iteration. `black_box(())` prevents vectorisation.
 // ANCHOR: baseline
 #[inline(never)]
 pub fn scalar(factor: f32, x: &[f32], y: &[f32], target: &mut [f32]) {
@@ -22,7 +22,7 @@ pub fn scalar(factor: f32, x: &[f32], y: &[f32], target: &mut [f32]) {
 }
 // ANCHOR_END: baseline
 
-/// The same loop as the compiler likes: by the vectors that every processor of the target has, four numbers at a time on x86-64.
+/// The same loop, vectorised by the compiler with the target's baseline vectors: four numbers at a time on x86-64.
 // ANCHOR: auto
 #[inline(never)]
 pub fn vectorised_by_the_compiler(factor: f32, x: &[f32], y: &[f32], target: &mut [f32]) {
@@ -71,10 +71,10 @@ impl<const FUSED: bool> WithSimd for MultiplyAdd<'_, FUSED> {
 }
 // ANCHOR_END: variant
 
-/// Numbers that stay in registers: eight of the widest ones.
+/// Numbers that stay in registers: eight of the widest registers.
 const IN_REGISTERS: usize = 128;
 
-/// Every number times `factor` plus `term`, so many times, one number after the other: each step waits for the last.
+/// Computes every number times `factor` plus `term`, `steps` times, one number after another: each step waits for the last.
 // ANCHOR: registers
 #[inline(never)]
 pub fn registers_scalar(numbers: &mut [f32; IN_REGISTERS], factor: f32, term: f32, steps: usize) {
@@ -115,7 +115,7 @@ impl WithSimd for Steps<'_> {
 }
 // ANCHOR_END: registers
 
-/// Eight registers of four numbers.
+/// Uses eight registers of four numbers.
 #[inline(never)]
 pub fn registers_sse(numbers: &mut [f32; IN_REGISTERS], factor: f32, term: f32, steps: usize) {
     for group in numbers.as_chunks_mut::<32>().0 {
@@ -129,7 +129,7 @@ pub fn registers_sse(numbers: &mut [f32; IN_REGISTERS], factor: f32, term: f32, 
     }
 }
 
-/// The widths of vectors that this machine has.
+/// The vector widths that this machine supports.
 #[derive(Clone, Copy, Debug)]
 pub struct Widths {
     #[cfg(target_arch = "x86_64")]
@@ -139,7 +139,7 @@ pub struct Widths {
 }
 
 impl Widths {
-    /// Asks the processor.
+    /// Queries the processor.
     #[must_use]
     pub fn of_this_machine() -> Self {
         Self {
@@ -150,7 +150,7 @@ impl Widths {
         }
     }
 
-    /// Runs the work with AVX2 (and FMA); whether the machine has it.
+    /// Runs the work with AVX2 (and FMA). Returns whether the machine supports it.
     #[inline(always)]
     fn with_avx2(self, work: impl WithSimd) -> bool {
         #[cfg(target_arch = "x86_64")]
@@ -162,7 +162,7 @@ impl Widths {
         false
     }
 
-    /// Runs the work with AVX-512; whether the machine has it.
+    /// Runs the work with AVX-512. Returns whether the machine supports it.
     #[inline(always)]
     fn with_avx512(self, work: impl WithSimd) -> bool {
         #[cfg(target_arch = "x86_64")]
@@ -183,25 +183,25 @@ impl Widths {
     }
 }
 
-/// Eight numbers at a time; whether the machine has AVX2.
+/// Processes eight numbers at a time. Returns whether the machine supports AVX2.
 #[inline(never)]
 pub fn avx2(widths: Widths, factor: f32, x: &[f32], y: &[f32], target: &mut [f32]) -> bool {
     widths.with_avx2(MultiplyAdd::<false> { factor, x, y, target })
 }
 
-/// Eight numbers at a time, product and sum by one instruction with one rounding; whether the machine has it.
+/// Processes eight numbers at a time with a fused multiply-add, which rounds once. Returns whether the machine supports it.
 #[inline(never)]
 pub fn avx2_fused(widths: Widths, factor: f32, x: &[f32], y: &[f32], target: &mut [f32]) -> bool {
     widths.with_avx2(MultiplyAdd::<true> { factor, x, y, target })
 }
 
-/// Sixteen numbers at a time; whether the machine has AVX-512.
+/// Processes sixteen numbers at a time. Returns whether the machine supports AVX-512.
 #[inline(never)]
 pub fn avx512(widths: Widths, factor: f32, x: &[f32], y: &[f32], target: &mut [f32]) -> bool {
     widths.with_avx512(MultiplyAdd::<false> { factor, x, y, target })
 }
 
-/// The target's ends, in one number. The loops cannot be removed: they are in functions that are not inlined.
+/// Combines both ends of the target into one number. The loops cannot be removed, because their functions are not inlined.
 fn answer(target: &[f32]) -> u64 {
     let (first, last) = (target.first(), target.last());
     let bits = |number: Option<&f32>| u64::from(number.copied().unwrap_or_default().to_bits());
@@ -229,7 +229,7 @@ fn in_memory(lab: &mut Lab<'_>, widths: Widths) -> Result<(), Ended> {
     let mut whole =
         || -> Vec<f32> { std::iter::repeat_with(|| random.below(1_000) as f32).take(largest).collect() };
     let (x, y) = (whole(), whole());
-    // One target for all: the variants take turns, and each writes all of it.
+    // All variants share one target: they take turns, and each overwrites all of it.
     let target = std::cell::RefCell::new(vec![0f32; largest]);
     let factor = black_box(3.0);
     for count in counts {
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn a_fused_multiply_add_rounds_once() {
-        // The product's last bits are lost when it is rounded before the sum.
+        // The product's last bits are lost if it is rounded before the sum.
         let (factor, x, y) = (1.0f32 + 1.0 / 4096.0, 1.0 + 1.0 / 4096.0, -1.0);
         assert_ne!(factor.mul_add(x, y), factor * x + y);
     }

@@ -1,7 +1,7 @@
-//! A queue from one thread to one other in three versions, and with the strictest memory order.
+//! A single-producer, single-consumer queue in three versions, and with the strictest memory order.
 //!
-//! The items are numbers and lie in atomics, which are read and written relaxed: the same moves as those of a plain array, without code that
-//! the compiler cannot check. The product's ring is beside them.
+//! The items are numbers in atomics, read and written with relaxed order. That compiles to the same moves as a plain array, without
+//! code that the compiler cannot check. The product's ring is measured too.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,14 +18,14 @@ use crate::results::Scale;
 use crate::technique::{Assembly, Published, Technique, Use};
 use crate::threads::{Patience, together};
 
-/// The title of the experiment with many numbers under way. Its points have so many slots as they are far along the axis.
+/// The title of the experiment with many numbers in flight. A point's position on the axis is its number of slots.
 pub const THROUGHPUT: &str = "numbers from one thread to another, as many as go through";
-/// The title of the experiment with one number under way.
+/// The title of the experiment with one number in flight.
 pub const ROUND_TRIPS: &str = "one number there and back, nothing else under way";
-/// The same without a clock around each trip, which holds up what else would go on.
+/// The same experiment without a clock around each trip, which delays other work.
 pub const ROUND_TRIPS_TOGETHER: &str = "one number there and back, one clock around all trips";
 
-/// Items of a batch.
+/// Items per batch.
 pub const BATCH: usize = 256;
 
 /// Slots of the queues that carry one number at a time.
@@ -35,7 +35,7 @@ fn slots(capacity: usize) -> Box<[AtomicU64]> {
     std::iter::repeat_with(AtomicU64::default).take(capacity.next_power_of_two()).collect()
 }
 
-/// The first version: two counters side by side, in one cache line.
+/// The first version: two counters next to each other in one cache line.
 // ANCHOR: baseline
 #[derive(Debug)]
 pub struct V1 {
@@ -45,7 +45,7 @@ pub struct V1 {
 }
 // ANCHOR_END: baseline
 
-/// The second version: each counter in lines of its own.
+/// The second version: each counter in a separate cache line.
 // ANCHOR: padded
 #[derive(Debug)]
 pub struct V2 {
@@ -72,7 +72,7 @@ impl V2 {
     }
 }
 
-/// The orders of a queue's counters.
+/// The memory orders of a queue's counters.
 #[derive(Clone, Copy)]
 struct Orders {
     own: Ordering,
@@ -80,11 +80,11 @@ struct Orders {
     publish: Ordering,
 }
 
-/// Acquire and release: as much as the queue needs.
+/// Acquire and release, which the queue needs.
 const ENOUGH: Orders =
     Orders { own: Ordering::Relaxed, other: Ordering::Acquire, publish: Ordering::Release };
 
-/// One order of all operations of all threads: more than it needs.
+/// A single order of all operations in all threads, which is more than the queue needs.
 const STRICTEST: Orders =
     Orders { own: Ordering::SeqCst, other: Ordering::SeqCst, publish: Ordering::SeqCst };
 
@@ -114,7 +114,7 @@ fn pop(head: &AtomicUsize, tail: &AtomicUsize, slots: &[AtomicU64], orders: Orde
     Some(item)
 }
 
-/// The third version: the counters of the second, and each side keeps the other's as it saw it last.
+/// The third version: the second version's counters, with each side caching the last value of the other side's counter.
 // ANCHOR: cached
 #[derive(Debug)]
 pub struct V3 {
@@ -150,7 +150,7 @@ impl V3Sender<'_> {
 }
 // ANCHOR_END: cached
 
-/// The side of the third version that receives.
+/// The receiving side of the third version.
 #[derive(Debug)]
 pub struct V3Receiver<'q> {
     queue: &'q V2,
@@ -158,7 +158,7 @@ pub struct V3Receiver<'q> {
 }
 
 impl V3Receiver<'_> {
-    /// The next number, if there is one.
+    /// Takes the next number, if there is one.
     #[inline(always)]
     pub fn pop(&mut self) -> Option<u64> {
         let V2 { head, tail, slots } = self.queue;
@@ -182,7 +182,7 @@ impl V3 {
         Self { queue: V2::new(capacity) }
     }
 
-    /// Its two sides.
+    /// Returns the two sides.
     pub fn sides(&mut self) -> (V3Sender<'_>, V3Receiver<'_>) {
         let (head, tail) = (self.queue.head.load(Ordering::Acquire), self.queue.tail.load(Ordering::Acquire));
         (V3Sender { queue: &self.queue, seen_head: head }, V3Receiver { queue: &self.queue, seen_tail: tail })
@@ -217,7 +217,7 @@ pub fn receive(items: u64, mut pop: impl FnMut() -> Option<u64>) -> u64 {
     answer
 }
 
-/// The answer with one more number.
+/// Returns the answer after one more number.
 #[inline(always)]
 #[must_use]
 pub const fn mix(answer: u64, item: u64) -> u64 {
@@ -286,20 +286,20 @@ pub fn receive_ring(consumer: &mut spsc::Consumer<u64>, items: u64) -> u64 {
 }
 // ANCHOR_END: ring
 
-/// Sends through the product's ring, which waits for room itself.
+/// Sends through the product's ring, which waits for room internally.
 #[inline(never)]
 pub fn send_waiting(producer: &mut spsc::Producer<u64>, items: u64) {
-    // A receiver that is gone has another answer.
+    // If the receiver has been dropped, the answer differs.
     let _is_whole = (0..items).all(|item| producer.push(item).is_ok());
 }
 
-/// Receives from the product's ring, which waits for items itself.
+/// Receives from the product's ring, which waits for items internally.
 #[inline(never)]
 pub fn receive_waiting(consumer: &mut spsc::Consumer<u64>, items: u64) -> u64 {
     (0..items).map_while(|_| consumer.pop().ok()).fold(0, mix)
 }
 
-/// Sends through the product's ring, many items published at once.
+/// Sends through the product's ring, publishing many items at a time.
 #[inline(never)]
 pub fn send_batches(producer: &mut spsc::Producer<u64>, items: u64) {
     let (mut next, mut patience) = (0, Patience::new());
@@ -312,7 +312,7 @@ pub fn send_batches(producer: &mut spsc::Producer<u64>, items: u64) {
     }
 }
 
-/// Receives from the product's ring as many as are there.
+/// Receives all available items from the product's ring at a time.
 #[inline(never)]
 pub fn receive_batches(consumer: &mut spsc::Consumer<u64>, items: u64) -> u64 {
     let (mut answer, mut taken, mut patience) = (0, 0, Patience::new());
@@ -326,7 +326,7 @@ pub fn receive_batches(consumer: &mut spsc::Consumer<u64>, items: u64) -> u64 {
     answer
 }
 
-/// Sends through the product's ring, a slice copied at once.
+/// Sends through the product's ring, copying a slice at a time.
 #[inline(never)]
 pub fn send_slices(producer: &mut spsc::Producer<u64>, items: u64) {
     let (mut next, mut part, mut patience) = (0, [0; BATCH], Patience::new());
@@ -345,7 +345,7 @@ pub fn send_slices(producer: &mut spsc::Producer<u64>, items: u64) {
     }
 }
 
-/// Receives from the product's ring, a slice copied at once.
+/// Receives from the product's ring, copying a slice at a time.
 #[inline(never)]
 pub fn receive_slices(consumer: &mut spsc::Consumer<u64>, items: u64) -> u64 {
     let (mut answer, mut taken, mut part, mut patience) = (0, 0, [0; BATCH], Patience::new());
@@ -360,7 +360,7 @@ pub fn receive_slices(consumer: &mut spsc::Consumer<u64>, items: u64) -> u64 {
     answer
 }
 
-/// A list of items behind a lock.
+/// A locked list of items.
 #[derive(Debug)]
 pub struct Locked {
     items: Mutex<VecDeque<u64>>,
@@ -394,8 +394,8 @@ fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
     round_trips(lab, cores)
 }
 
-/// One thread sends numbers by `push`, the other receives them by `pop`. Each side's state moves to its thread: left here, the two would share cache
-/// lines.
+/// One thread sends numbers with `push`, the other receives them with `pop`. Each side's state moves to its thread, because here the two
+/// would share cache lines.
 pub fn pass(
     cores: [usize; 2],
     items: u64,
@@ -406,7 +406,7 @@ pub fn pass(
     between(cores, items, reporter, move || receive(items, pop), move || send(items, push))
 }
 
-/// Two threads, of which the first returns the answer.
+/// Runs two threads and returns the first one's answer.
 pub fn between(
     cores: [usize; 2],
     items: u64,
@@ -419,7 +419,7 @@ pub fn between(
     found.one
 }
 
-/// The two sides of the product's ring work on `items` numbers.
+/// Runs the two sides of the product's ring on `items` numbers.
 fn through_ring(
     (cores, items, capacity): ([usize; 2], u64, usize),
     reporter: &mut Reporter,
@@ -484,14 +484,14 @@ fn throughput(lab: &mut Lab<'_>, cores: [usize; 2]) -> Result<(), Ended> {
 pub struct Trips<'c> {
     /// The cores of the two threads.
     pub cores: [usize; 2],
-    /// The clock around each trip; without one the figure is that of all trips.
+    /// The clock around each trip; without one, the figure covers all trips together.
     pub clock: Option<&'c TscClock>,
-    /// How many trips.
+    /// The number of trips.
     pub count: u64,
 }
 
 impl Trips<'_> {
-    /// A number goes there and another comes back before the next goes: nothing waits in a queue. Each way is a pair of push and pop.
+    /// Sends a number there and another one back before the next trip: nothing queues up. Each direction is a pair of push and pop.
     pub fn travel(
         self,
         reporter: &mut Reporter,
@@ -545,7 +545,7 @@ impl Trips<'_> {
 /// Carries numbers there and back.
 type Carrier = fn(Trips<'_>, &mut Reporter) -> u64;
 
-/// What carries, and its name.
+/// The carriers, by name.
 const CARRIERS: [(&str, Carrier); 7] = [
     ("V1, counters side by side", |trips, reporter| {
         let (there, back) = (CacheAligned::new(V1::new(TRIP_SLOTS)), CacheAligned::new(V1::new(TRIP_SLOTS)));
@@ -581,7 +581,7 @@ const CARRIERS: [(&str, Carrier); 7] = [
     ("a bare cache line", |trips, reporter| {
         let lines = [(); 2].map(|()| CacheAligned::new(AtomicU64::new(0)));
         let [there, back] = &lines;
-        // A number lies there as the one behind it: 0 is none.
+        // A number in the line is stored as its successor, because 0 means "none".
         let take = |line: &AtomicU64, seen: &mut u64| {
             let found = line.load(Ordering::Acquire);
             (found != *seen).then(|| {
@@ -620,7 +620,7 @@ fn by_disruptor(trips: Trips<'_>, reporter: &mut Reporter) -> u64 {
         let (producer, mut ends) = graph.single_producer();
         Some((producer, ends.take(id)?))
     };
-    // A consumer can be taken once, and is.
+    // A consumer can be taken only once, which happens here.
     let Some(((mut out, mut there), (mut home, mut back))) = ring().zip(ring()) else { return 0 };
     trips.travel(
         reporter,
@@ -712,7 +712,7 @@ mod tests {
         (0..items).fold(0, mix)
     }
 
-    /// What all queues do when the steps come in this order: a push where `true`.
+    /// Runs pushes (where `true`) and pops in this order; every queue must behave identically.
     fn steps(steps: &[bool], mut push: impl FnMut(u64) -> bool, mut pop: impl FnMut() -> Option<u64>) {
         let mut model = VecDeque::new();
         for (number, is_push) in (0u64..).zip(steps) {
@@ -795,7 +795,7 @@ mod tests {
         let mut quiet = |_: &str| {};
         let settings = crate::measure::Settings { rounds: 1, ..crate::measure::Settings::QUICK };
         let mut lab = Lab::new(settings, &cores(), 0.0, &mut quiet, &|| false);
-        // Answers that differ are an error.
+        // Different answers are an error.
         round_trips(&mut lab, cores()).unwrap();
         let (experiments, _) = lab.into_results();
         assert_eq!(experiments.len(), 2);

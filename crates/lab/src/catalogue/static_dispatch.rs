@@ -1,4 +1,4 @@
-//! Which function is called: known when the program is built, found by a tag, or found by a pointer.
+//! Which function is called: known at compile time, found by a tag, or found by a pointer.
 
 use std::hint::black_box;
 
@@ -6,19 +6,19 @@ use crate::measure::{Ended, Lab, Variants};
 use crate::random::Random;
 use crate::technique::{Assembly, Published, Technique, Use};
 
-/// What every handler does with a message.
+/// Handles messages.
 pub trait Handler {
-    /// Handles a message; the total depends on it.
+    /// Handles a message and returns the new total.
     fn handle(&self, total: u64, message: u64) -> u64;
 }
 
 /// Adds quantities.
 #[derive(Clone, Copy, Debug)]
 pub struct Add(pub u64);
-/// Takes quantities off.
+/// Subtracts quantities.
 #[derive(Clone, Copy, Debug)]
 pub struct Cancel(pub u64);
-/// Puts another price in.
+/// Changes the price.
 #[derive(Clone, Copy, Debug)]
 pub struct Replace(pub u64, pub u64);
 /// Counts trades.
@@ -53,7 +53,7 @@ impl Handler for Trade {
     }
 }
 
-/// All handlers, by a tag.
+/// All handlers, distinguished by a tag.
 #[derive(Clone, Copy, Debug)]
 pub enum AnyHandler {
     /// See [`Add`].
@@ -96,7 +96,7 @@ fn all_by<H: Handler + ?Sized>(handler: &H, messages: &[u64]) -> u64 {
     messages.iter().fold(0, |total, message| handler.handle(total, *message))
 }
 
-/// One handler for all messages, whose type the compiler knows: its code is in the loop.
+/// Uses one handler for all messages. The compiler knows its type and inlines its code into the loop.
 // ANCHOR: generic
 #[inline(never)]
 #[must_use]
@@ -105,14 +105,14 @@ pub fn one_static(handler: &Trade, messages: &[u64]) -> u64 {
 }
 // ANCHOR_END: generic
 
-/// The same by a tag.
+/// Uses one handler for all messages, found by a tag.
 #[inline(never)]
 #[must_use]
 pub fn one_enum(handler: &AnyHandler, messages: &[u64]) -> u64 {
     all_by(handler, messages)
 }
 
-/// The same by a table of functions, which the value's pointer brings along.
+/// Uses one handler for all messages, found in a vtable that is part of the value's pointer.
 // ANCHOR: dyn
 #[inline(never)]
 #[must_use]
@@ -121,7 +121,7 @@ pub fn one_dyn(handler: &dyn Handler, messages: &[u64]) -> u64 {
 }
 // ANCHOR_END: dyn
 
-/// A handler for each message, by a tag.
+/// Uses a handler for each message, found by a tag.
 // ANCHOR: variant
 #[inline(never)]
 #[must_use]
@@ -130,7 +130,7 @@ pub fn each_enum(handlers: &[AnyHandler], messages: &[u64]) -> u64 {
 }
 // ANCHOR_END: variant
 
-/// A handler for each message, by a table of functions.
+/// Uses a handler for each message, found in a vtable.
 // ANCHOR: baseline
 #[inline(never)]
 #[must_use]
@@ -144,21 +144,21 @@ pub fn each_dyn(handlers: &[Box<dyn Handler>], messages: &[u64]) -> u64 {
 pub enum Message {
     /// An order to buy or sell.
     New {
-        /// Whether it buys.
+        /// Whether the order buys.
         buys: bool,
-        /// How much.
+        /// The number of shares.
         quantity: u32,
     },
-    /// Takes an order off.
+    /// Cancels an order.
     Cancel {
-        /// Its number.
+        /// The order's number.
         order: u32,
     },
-    /// Nothing but a sign of life.
+    /// A heartbeat without content.
     Heartbeat,
 }
 
-/// One pattern for each case, with the fields and their conditions in it.
+/// Matches each case with one pattern, including fields and conditions.
 // ANCHOR: pattern
 #[inline(never)]
 #[must_use]
@@ -172,7 +172,7 @@ pub fn by_pattern(messages: &[Message]) -> u64 {
 }
 // ANCHOR_END: pattern
 
-/// The same by questions, one after the other.
+/// Checks the same conditions one after another.
 // ANCHOR: questions
 #[inline(never)]
 #[must_use]
@@ -195,7 +195,7 @@ pub fn by_questions(messages: &[Message]) -> u64 {
 }
 // ANCHOR_END: questions
 
-/// In which order the types come.
+/// The order in which the types arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     InTurn,
@@ -231,7 +231,7 @@ fn messages(count: usize, order: Order, random: &mut Random) -> Vec<Message> {
 
 fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
     let mut random = lab.random();
-    // So many that a predictor does not learn a random order by heart.
+    // Enough messages that a predictor cannot memorize a random order.
     let count = lab.either(200_000, 50_000);
     let numbers: Vec<u64> = std::iter::repeat_with(|| random.number()).take(count).collect();
     let numbers = numbers.as_slice();

@@ -1,4 +1,4 @@
-//! Messages handed to the kernel: a call for each, a call for many, no call.
+//! Passing messages to the kernel: one call each, one call for many, or no call.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -17,21 +17,21 @@ pub const MESSAGE_BYTES: usize = 64;
 
 type Message = [u8; MESSAGE_BYTES];
 
-/// The cheapest system call: the kernel returns a number that it has.
+/// The cheapest system call: the kernel returns a number that it already has.
 #[inline(never)]
 #[must_use]
 pub fn call_kernel() -> u64 {
     rustix::process::getppid().map_or(0, |id| id.as_raw_nonzero().get().unsigned_abs().into())
 }
 
-/// A function that returns a number that it has.
+/// A function that returns a number that it already has.
 #[inline(never)]
 #[must_use]
 pub fn call_function(number: u64) -> u64 {
     black_box(number)
 }
 
-/// A call for each message. Returns how many bytes were taken.
+/// Writes with one call per message. Returns how many bytes were accepted.
 // ANCHOR: baseline
 #[inline(never)]
 pub fn one_by_one(to: &mut File, messages: &[Message]) -> u64 {
@@ -39,7 +39,7 @@ pub fn one_by_one(to: &mut File, messages: &[Message]) -> u64 {
 }
 // ANCHOR_END: baseline
 
-/// A call for each `batch` messages, which are collected first.
+/// Writes with one call per `batch` messages, which are collected first.
 // ANCHOR: variant
 #[inline(never)]
 pub fn in_batches(to: &mut File, collected: &mut Vec<u8>, messages: &[Message], batch: usize) -> u64 {
@@ -53,7 +53,7 @@ pub fn in_batches(to: &mut File, collected: &mut Vec<u8>, messages: &[Message], 
 }
 // ANCHOR_END: variant
 
-/// No call: into memory that another thread or process reads.
+/// Writes without calls, into memory that another thread or process reads.
 // ANCHOR: none
 #[inline(never)]
 pub fn no_call(memory: &mut [Message], messages: &[Message]) -> u64 {
@@ -66,7 +66,7 @@ pub fn no_call(memory: &mut [Message], messages: &[Message]) -> u64 {
 }
 // ANCHOR_END: none
 
-/// A socket of this machine that takes datagrams, and one that is connected to it.
+/// A socket on this machine that receives datagrams, and one connected to it.
 struct Sockets {
     receiver: UdpSocket,
     sender: UdpSocket,
@@ -83,7 +83,7 @@ impl Sockets {
         Ok(Self { receiver, sender, batches: Sender::udp(to, None)? })
     }
 
-    /// Takes what was sent, so that the next burst finds room. Returns what came, added up.
+    /// Receives the sent datagrams, so that the next burst finds room. Returns the sum of the received values.
     fn drain(&self, datagrams: usize) -> u64 {
         let mut buffer = [0; 2 * MESSAGE_BYTES];
         let mut answer = 0;
@@ -95,13 +95,13 @@ impl Sockets {
     }
 }
 
-/// A call of the kernel for each datagram.
+/// Sends with one system call per datagram.
 #[inline(never)]
 pub fn send_one_by_one(socket: &UdpSocket, messages: &[Message]) -> u64 {
     messages.iter().map(|message| u64::from(socket.send(message).is_ok())).sum()
 }
 
-/// The product's sender: a call for many datagrams.
+/// Sends with the product's sender: one call for many datagrams.
 #[inline(never)]
 pub fn send_in_batches(sender: &mut Sender, messages: &[Message]) -> u64 {
     let mut taken = 0;
@@ -111,7 +111,7 @@ pub fn send_in_batches(sender: &mut Sender, messages: &[Message]) -> u64 {
     taken
 }
 
-/// Sends bursts, and drains after each: only the sending is timed.
+/// Sends bursts, and drains after each. Only the sending is timed.
 fn bursts(
     reporter: &mut Reporter,
     sockets: &mut Sockets,

@@ -1,4 +1,4 @@
-//! A price that may be absent: by a pattern that no price has (a niche), by a flag beside it, and by a pointer that may be null.
+//! A price that may be absent: a bit pattern that no price has (a niche), a separate flag, or a nullable pointer.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use crate::random::Random;
 use crate::results::Scale;
 use crate::technique::{Assembly, Technique, Use};
 
-/// The sum and the count of the prices that are there, in one number.
+/// Combines the sum and the count of the present prices into one number.
 #[inline(always)]
 fn sum<'p, P: 'p>(prices: impl Iterator<Item = &'p P>, price_e9: impl Fn(&P) -> Option<i64>) -> u64 {
     let (mut sum, mut count) = (0i64, 0u64);
@@ -22,7 +22,7 @@ fn sum<'p, P: 'p>(prices: impl Iterator<Item = &'p P>, price_e9: impl Fn(&P) -> 
     sum.cast_unsigned() ^ count.rotate_right(8)
 }
 
-/// Prices in boxes: 8 bytes each here, and a block of the allocator for each that is there.
+/// Boxed prices: 8 bytes each here, plus a heap block for each present price.
 // ANCHOR: baseline
 #[inline(never)]
 #[must_use]
@@ -31,7 +31,7 @@ pub fn sum_of_boxed(prices: &[Option<Box<i64>>]) -> u64 {
 }
 // ANCHOR_END: baseline
 
-/// Prices with a flag: 16 bytes each, of which seven are padding.
+/// Prices with a flag: 16 bytes each, including seven of padding.
 // ANCHOR: flag
 #[inline(never)]
 #[must_use]
@@ -40,7 +40,7 @@ pub fn sum_of_flagged(prices: &[Option<i64>]) -> u64 {
 }
 // ANCHOR_END: flag
 
-/// The product's prices: 8 bytes each, and one pattern of them is none.
+/// The product's prices: 8 bytes each, with one bit pattern for "none".
 // ANCHOR: variant
 #[inline(never)]
 #[must_use]
@@ -49,7 +49,7 @@ pub fn sum_of_niche(prices: &[Option<Price>]) -> u64 {
 }
 // ANCHOR_END: variant
 
-/// A sentinel that the type does not know: as small, and everyone has to remember it.
+/// A sentinel unknown to the type: equally small, but every user has to remember it.
 // ANCHOR: sentinel
 #[inline(never)]
 #[must_use]
@@ -66,7 +66,7 @@ fn random_prices(random: &mut Random, count: usize, absent_percent: u64) -> Vec<
     std::iter::repeat_with(price).take(count).collect()
 }
 
-/// The prices in boxes that lie in memory in another order than in the array, as they do when a program has run for a while.
+/// Boxes the prices in a memory order unlike the array's, as in a program that has been running for a while.
 fn boxed(random: &mut Random, prices: &[Option<i64>]) -> Vec<Option<Box<i64>>> {
     let mut order: Vec<usize> = (0..prices.len()).collect();
     random.shuffle(&mut order);

@@ -1,7 +1,7 @@
-//! Variable-length integers: seven bits a byte, the highest bit says that more follow. Signed numbers by zigzag.
+//! Variable-length integers: seven bits per byte; the highest bit says that more bytes follow. Signed numbers use zigzag.
 //!
-//! Three decoders: byte by byte; eight bytes at once with the length from the highest bits; and several numbers at once, by a shuffle chosen from
-//! the highest bits of eight bytes.
+//! There are three decoders: byte by byte; eight bytes at a time, with the length from the highest bits; and several numbers at a time, with
+//! a shuffle chosen by the highest bits of eight bytes.
 
 use std::hint::black_box;
 
@@ -16,23 +16,23 @@ const LONGEST: usize = 5;
 /// The highest bit of each of eight bytes.
 const MORE: u64 = 0x8080_8080_8080_8080;
 
-/// How far a decoder came.
+/// The progress of a decoder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decoded {
-    /// Numbers.
+    /// The number of decoded numbers.
     pub numbers: usize,
-    /// Bytes that they took. What is behind is incomplete, longer than five bytes, or more than 32 bits; or there was no room.
+    /// Bytes consumed. The rest is incomplete, longer than five bytes, or exceeds 32 bits; or there was no room.
     pub bytes: usize,
 }
 
-/// Zigzag: small negative numbers become small unsigned ones. 0, -1, 1, -2 become 0, 1, 2, 3.
+/// Encodes with zigzag: small negative numbers become small unsigned ones. 0, -1, 1, -2 become 0, 1, 2, 3.
 #[inline(always)]
 #[must_use]
 pub const fn zigzag(number: i32) -> u32 {
     (number << 1 ^ number >> 31).cast_unsigned()
 }
 
-/// Its inverse, by a branch.
+/// Inverts zigzag with a branch.
 // ANCHOR: zigzag_branch
 #[inline(always)]
 fn unzigzag_by_branch(number: u32) -> i32 {
@@ -45,7 +45,7 @@ fn unzigzag_by_branch(number: u32) -> i32 {
 }
 // ANCHOR_END: zigzag_branch
 
-/// Its inverse: all bits are inverted if the lowest one is set.
+/// Inverts zigzag: all bits are inverted if the lowest one is set.
 // ANCHOR: zigzag
 #[inline(always)]
 const fn unzigzag(number: u32) -> i32 {
@@ -63,7 +63,7 @@ pub fn encode(number: i32, target: &mut Vec<u8>) {
     target.push(rest as u8);
 }
 
-/// One number, byte by byte, with its length.
+/// Decodes one number byte by byte, and returns its length.
 // ANCHOR: baseline
 #[inline(always)]
 fn one_by_bytes(bytes: &[u8]) -> Option<(u32, usize)> {
@@ -81,7 +81,7 @@ fn one_by_bytes(bytes: &[u8]) -> Option<(u32, usize)> {
 }
 // ANCHOR_END: baseline
 
-/// One number from eight bytes at once: the first byte without its highest bit gives the length, and three shifts close the gaps.
+/// Decodes one number from eight bytes: the first byte with a clear highest bit gives the length, and three shifts close the gaps.
 // ANCHOR: branchless
 #[inline(always)]
 fn one_by_words(bytes: &[u8]) -> Option<(u32, usize)> {
@@ -120,25 +120,25 @@ fn decode(
     decoded
 }
 
-/// Byte by byte.
+/// Decodes byte by byte.
 #[inline(never)]
 pub fn by_bytes(bytes: &[u8], target: &mut [i32]) -> Decoded {
     decode(bytes, target, one_by_bytes, unzigzag)
 }
 
-/// Byte by byte, and the sign by a branch.
+/// Decodes byte by byte, and branches on the sign.
 #[inline(never)]
 pub fn by_bytes_and_branch(bytes: &[u8], target: &mut [i32]) -> Decoded {
     decode(bytes, target, one_by_bytes, unzigzag_by_branch)
 }
 
-/// Eight bytes at once, without a branch on the length.
+/// Decodes eight bytes at a time, without a branch on the length.
 #[inline(never)]
 pub fn by_words(bytes: &[u8], target: &mut [i32]) -> Decoded {
     decode(bytes, target, one_by_words, unzigzag)
 }
 
-/// How eight bytes with these highest bits split into numbers of one and two bytes, from the first on.
+/// How eight bytes with given highest bits split into numbers of one and two bytes, from the start.
 // ANCHOR: table
 #[derive(Clone, Copy, Debug)]
 struct Split {
@@ -180,7 +180,7 @@ static SPLITS: [Split; 256] = {
 };
 // ANCHOR_END: table
 
-/// Numbers of one or two bytes up to eight at a time, by a shuffle; longer ones one by one.
+/// Decodes up to eight numbers of one or two bytes at a time with a shuffle, and longer ones individually.
 // ANCHOR: simd
 #[inline(never)]
 pub fn by_shuffles(bytes: &[u8], target: &mut [i32]) -> Decoded {
@@ -215,20 +215,20 @@ mod lanes {
         set_splat_i16_m128i, shr_imm_u16_m128i, shuffle_av_i8z_all_m128i, sub_i16_m128i,
     };
 
-    /// The highest bits of the first eight bytes.
+    /// Returns the highest bits of the first eight bytes.
     #[inline(always)]
     pub(super) fn highest_bits(bytes: [u8; 16]) -> u8 {
         move_mask_i8_m128i(m128i::from(bytes)) as u8
     }
 
-    /// Eight numbers of one or two bytes each, signed.
+    /// Decodes eight numbers of one or two bytes each, signed.
     #[inline(always)]
     pub(super) fn spread(bytes: [u8; 16], shuffle: &[u8; 16]) -> [i32; 8] {
         let pairs = shuffle_av_i8z_all_m128i(m128i::from(bytes), m128i::from(*shuffle));
         let low = bitand_m128i(pairs, set_splat_i16_m128i(0x007f));
         let high = shr_imm_u16_m128i::<1>(bitand_m128i(pairs, set_splat_i16_m128i(0x7f00)));
         let numbers = bitor_m128i(low, high);
-        // Zigzag in lanes of 16 bits: fourteen are used.
+        // Zigzag in lanes of 16 bits, of which fourteen are used.
         let signs = sub_i16_m128i(m128i::default(), bitand_m128i(numbers, set_splat_i16_m128i(1)));
         let signed = shr_imm_u16_m128i::<1>(numbers) ^ signs;
         let [low, high]: [u64; 2] = signed.into();
@@ -242,13 +242,13 @@ mod lanes {
 
 #[cfg(not(all(target_arch = "x86_64", target_feature = "sse4.1")))]
 mod lanes {
-    /// The highest bits of the first eight bytes.
+    /// Returns the highest bits of the first eight bytes.
     #[inline(always)]
     pub(super) fn highest_bits(bytes: [u8; 16]) -> u8 {
         bytes.iter().take(8).rev().fold(0, |bits, byte| bits << 1 | byte >> 7)
     }
 
-    /// Eight numbers of one or two bytes each, signed.
+    /// Decodes eight numbers of one or two bytes each, signed.
     #[inline(always)]
     pub(super) fn spread(bytes: [u8; 16], shuffle: &[u8; 16]) -> [i32; 8] {
         let byte = |place: u8| bytes.get(usize::from(place)).copied().unwrap_or_default();
@@ -263,7 +263,7 @@ mod lanes {
 
 type Decoder = fn(&[u8], &mut [i32]) -> Decoded;
 
-/// All decoders by name: the baseline first.
+/// All decoders by name; the first is the baseline.
 const ALL: [(&str, Decoder); 4] = [
     ("byte by byte", by_bytes),
     ("byte by byte, sign by a branch", by_bytes_and_branch),
@@ -271,7 +271,7 @@ const ALL: [(&str, Decoder); 4] = [
     ("shuffles", by_shuffles),
 ];
 
-/// What the numbers of an input are like.
+/// Creates inputs with different distributions of numbers.
 fn inputs(random: &mut Random, count: usize) -> [(&'static str, Vec<i32>); 4] {
     let mut take = |bits: &dyn Fn(&mut Random) -> u32| -> Vec<i32> {
         let number = |random: &mut Random| {
@@ -293,7 +293,7 @@ fn inputs(random: &mut Random, count: usize) -> [(&'static str, Vec<i32>); 4] {
 }
 
 fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
-    // So many that the branch predictor does not learn their lengths by heart.
+    // Enough numbers that the branch predictor cannot memorize their lengths.
     let count = lab.either(1 << 18, 1 << 15);
     let mut random = lab.random();
     lab.experiment("decoding signed numbers", "number");
@@ -390,7 +390,7 @@ mod tests {
             for found in all(&bytes, numbers.len()) {
                 prop_assert_eq!(found, (Decoded { numbers: numbers.len(), bytes: bytes.len() }, numbers.clone()));
             }
-            // Too little room for all of them.
+            // Not enough room for all of them.
             let room = numbers.len().saturating_sub(less);
             for (decoded, found) in all(&bytes, room) {
                 prop_assert_eq!((decoded.numbers, found.as_slice()), (room, &numbers[..room]));

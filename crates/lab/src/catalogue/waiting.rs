@@ -1,4 +1,4 @@
-//! How to wait for another thread: how late a message is noticed, and how much of a core the waiting takes.
+//! Ways to wait for another thread: the delay until a message is noticed, and the CPU time spent waiting.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::results::Scale;
 use crate::technique::{Assembly, Technique, Use};
 use crate::threads::together;
 
-/// A message with its number and the time at which it was sent.
+/// A message: its number and the time it was sent.
 pub type Sent = (u64, Ticks);
 
-/// A back-off that grows by a part of the last sleep, up to `most`.
+/// Creates a back-off that grows by a fraction of the last sleep, up to `most`.
 // ANCHOR: backoff
 fn backoff(growth: u32, most: Duration) -> Backoff {
     // A sleep is longer than the one before by this part of it: 1 for twice, 8 for an eighth.
@@ -24,7 +24,7 @@ fn backoff(growth: u32, most: Duration) -> Backoff {
 }
 // ANCHOR_END: backoff
 
-/// Takes every message and notes how late it is noticed. Ends when the producer is gone.
+/// Takes every message and records the delay until it is noticed. Ends when the producer is dropped.
 #[inline(always)]
 fn notice<W: WaitStrategy>(
     consumer: &mut spsc::Consumer<Sent, W>,
@@ -39,7 +39,7 @@ fn notice<W: WaitStrategy>(
     answer
 }
 
-/// Looks again at once.
+/// Polls immediately.
 // ANCHOR: baseline
 #[inline(never)]
 pub fn spinning(
@@ -51,7 +51,7 @@ pub fn spinning(
 }
 // ANCHOR_END: baseline
 
-/// Sleeps in the kernel until it is woken.
+/// Sleeps in the kernel until woken.
 // ANCHOR: variant
 #[inline(never)]
 pub fn parking(
@@ -63,16 +63,16 @@ pub fn parking(
 }
 // ANCHOR_END: variant
 
-/// The processor time of the calling thread.
+/// Returns the processor time of the calling thread.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// What a consumer does with all messages.
+/// Consumes all messages.
 type Consume<W> = fn(&mut spsc::Consumer<Sent, W>, &TscClock, &mut Vec<u64>) -> u64;
 
-/// A thread waits; another one sends `messages`, each after a quiet time.
+/// One thread waits while another sends `messages`, each after a quiet period.
 fn wake_ups<W: WaitStrategy>(
     reporter: &mut Reporter,
     Shape { cores, clock, quiet, messages }: Shape<'_>,
@@ -140,7 +140,7 @@ fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
     Ok(())
 }
 
-/// How late a message may be noticed, by the steps of a back-off alone.
+/// Computes the possible delay of a message from the steps of a back-off alone.
 fn curves(lab: &mut Lab<'_>) -> Result<(), Ended> {
     lab.experiment("the most that a back-off notices late: its steps alone, up to 1 s", "message");
     lab.along("quiet time, us", Scale::Logarithmic);

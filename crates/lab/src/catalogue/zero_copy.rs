@@ -1,7 +1,7 @@
-//! Reading a message where it lies against parsing all of it first.
+//! Reading a message in place, compared with parsing all of it first.
 //!
-//! The product's accessors ([`tapeworks_wire::nasdaq::itch50`]) load a field when it is asked for. The eager parser turns each message into an
-//! owned struct with strings, as many parsers do: whatever is asked of it afterwards has been paid for. Both check the message's length.
+//! The product's accessors ([`tapeworks_wire::nasdaq::itch50`]) load a field on demand. The eager parser turns each message into an owned
+//! struct with strings, as many parsers do, and pays for every field in advance. Both check the message's length.
 
 use std::hint::black_box;
 
@@ -13,7 +13,7 @@ use crate::random::Random;
 use crate::results::Scale;
 use crate::technique::{Assembly, Technique, Use};
 
-/// Bytes of an add order.
+/// Length of an add order in bytes.
 const LENGTH: usize = 36;
 
 /// An add order, parsed eagerly.
@@ -55,12 +55,12 @@ pub fn parse(bytes: &[u8]) -> Option<Owned> {
 }
 // ANCHOR_END: baseline
 
-/// What a consumer asks for.
+/// The fields that a consumer needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Whether it is about an instrument that one follows: nearly always it is not.
+    /// Whether the message is about a followed instrument; nearly always it is not.
     Filter,
-    /// What a book needs: reference, side, shares, price.
+    /// The fields that a book needs: reference, side, shares, price.
     Book,
     /// Every field.
     All,
@@ -70,7 +70,7 @@ fn text_sum(text: &[u8]) -> u64 {
     text.iter().fold(0, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)))
 }
 
-/// Parses each message and asks.
+/// Parses each message, then reads the fields.
 #[inline(never)]
 #[must_use]
 pub fn eagerly(messages: &[u8], question: Question) -> u64 {
@@ -94,7 +94,7 @@ pub fn eagerly(messages: &[u8], question: Question) -> u64 {
     sum
 }
 
-/// Asks the product's view of each message.
+/// Reads the fields from the product's view of each message.
 // ANCHOR: variant
 #[inline(never)]
 #[must_use]
@@ -122,7 +122,7 @@ pub fn in_place(messages: &[u8], question: Question) -> u64 {
 }
 // ANCHOR_END: variant
 
-/// The instrument that the filter looks for: one of 8,192.
+/// The instrument that the filter looks for, one of 8,192.
 const FOLLOWED: u16 = 77;
 
 fn random_orders(random: &mut Random, count: usize) -> Vec<u8> {

@@ -18,7 +18,9 @@ use super::codec::{Frame, Hello, Parsed, Reason, Role, Tip};
 use super::follower::Follower;
 use super::net::{Net, WAKER};
 use super::state::{self, Remembered};
-use super::{Alike, BEAT_NS, BeginAgain, PairError, PairSetting, PairStatus, Shared, stands_for_numbered, tip_before};
+use super::{
+    Alike, BEAT_NS, BeginAgain, PairError, PairSetting, PairStatus, Shared, stands_for_numbered, tip_before,
+};
 
 /// How often a primary without a standby checks whether the other plant is a primary too, in ns.
 const ASK_NS: u64 = 1_000_000_000;

@@ -1,4 +1,4 @@
-//! The rules of a declaration. Every fault found is reported, each at the token that caused it.
+//! Validates a declaration. Every error is reported, each at the token that caused it.
 
 use std::collections::HashMap;
 
@@ -7,13 +7,13 @@ use syn::Error;
 
 use crate::declaration::{Declaration, EnumRepr, Raw, Role, Structure, Type, Upper};
 
-/// Names that the generated code takes from Rust's prelude: a type of such a name would hide it.
+/// Names from Rust's prelude that the generated code uses: a type with such a name would shadow it.
 const PRELUDE: [&str; 3] = ["Option", "Result", "Default"];
 
-/// Methods of every view: an accessor of such a name would be a second one.
+/// Methods of every view, with which an accessor of the same name would collide.
 const METHODS: [&str; 4] = ["decode", "decode_known", "as_bytes", "to_fields"];
 
-/// Collects faults so that one compilation shows them all.
+/// Collects errors so that one compilation shows all of them.
 #[derive(Default)]
 pub(crate) struct Faults(Option<Error>);
 
@@ -26,7 +26,7 @@ impl Faults {
         }
     }
 
-    /// All faults as one error, if there are any.
+    /// Returns all errors combined, if there are any.
     pub(crate) fn finish(self) -> Result<(), Error> {
         self.0.map_or(Ok(()), Err)
     }
@@ -170,14 +170,14 @@ fn enums_and_flags(declaration: &Declaration, faults: &mut Faults) {
     }
 }
 
-/// `byte 5` or `bytes 5 to 7`; `end` is not included.
+/// Formats a byte range as `byte 5` or `bytes 5 to 7`; `end` is exclusive.
 fn stretch(start: usize, end: usize) -> String {
     if end == start + 1 { format!("byte {start}") } else { format!("bytes {start} to {}", end - 1) }
 }
 
-/// Every byte of the structure is declared exactly once, in order.
+/// Checks that every byte of the structure is declared exactly once, in order.
 fn layout(declaration: &Declaration, structure: &Structure, faults: &mut Faults) {
-    /// Stretch of bytes that is already taken, and by what.
+    /// A byte range that is already taken, and by what.
     struct Taken {
         start: usize,
         end: usize,
@@ -320,7 +320,7 @@ fn layout(declaration: &Declaration, structure: &Structure, faults: &mut Faults)
     }
 }
 
-/// Groups, blocks and `rest`: last, once, open-ended, with an integer count before them.
+/// Checks that a group, blocks or `rest` comes last, once, in an open-ended structure, and after an integer count.
 fn tails(declaration: &Declaration, structure: &Structure, faults: &mut Faults) {
     if structure.role == Role::Group && !structure.is_fixed() {
         faults.add(structure.length_span, "an entry of a group has a fixed length".to_owned());

@@ -1,4 +1,4 @@
-//! The declaration as a tree: what the author wrote, with the place of each token kept for messages.
+//! The declaration as a tree, with the span of each token for error messages.
 
 use proc_macro2::{Ident, Span};
 use syn::ext::IdentExt as _;
@@ -39,7 +39,7 @@ impl Integer {
         Some(Self { bytes, signed })
     }
 
-    /// Bytes of the Rust integer that holds it.
+    /// Returns the size in bytes of the Rust integer that holds the value.
     pub(crate) fn container(self) -> usize {
         self.bytes.next_power_of_two()
     }
@@ -49,7 +49,7 @@ impl Integer {
     }
 }
 
-/// What a time counts and from where.
+/// The unit and the epoch of a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Time {
     NanosecondsSinceMidnight,
@@ -71,7 +71,7 @@ impl Time {
     }
 }
 
-/// The type of a field as written.
+/// The type of a field, as written in the declaration.
 #[derive(Clone, Debug)]
 pub(crate) enum Type {
     Integer(Integer),
@@ -80,7 +80,7 @@ pub(crate) enum Type {
     Bytes(usize),
     Price(Integer, u8),
     Time(Time, Integer),
-    /// An enum or a flag set of the same declaration.
+    /// An enum or a flag set from the same declaration.
     Named(Ident),
     Optional(Box<Type>, i128),
     Group {
@@ -89,7 +89,7 @@ pub(crate) enum Type {
     },
     Blocks {
         length: Integer,
-        /// The length counts itself.
+        /// Whether the length includes its own bytes.
         is_inclusive: bool,
         count: Ident,
     },
@@ -97,7 +97,7 @@ pub(crate) enum Type {
 }
 
 impl Type {
-    /// Takes whatever bytes follow the fixed part.
+    /// Returns whether the field takes all bytes after the fixed part.
     pub(crate) fn is_tail(&self) -> bool {
         matches!(self, Type::Group { .. } | Type::Blocks { .. } | Type::Rest)
     }
@@ -151,7 +151,7 @@ pub(crate) struct Structure {
 }
 
 impl Structure {
-    /// A single length: the view can hold a reference to an array.
+    /// Returns whether the structure has a single length, so that the view can hold a reference to an array.
     pub(crate) fn is_fixed(&self) -> bool {
         self.upper == Upper::Exact
     }
@@ -203,7 +203,7 @@ pub(crate) struct TagPlace {
     pub(crate) endian: Endian,
 }
 
-/// A byte that is the same in every message of the protocol.
+/// A byte that has the same value in every message of the protocol.
 #[derive(Clone, Copy)]
 pub(crate) struct Constant {
     pub(crate) offset: usize,
@@ -237,7 +237,7 @@ impl Declaration {
         self.structures.iter().find(|candidate| candidate.name == *name && candidate.role == role)
     }
 
-    /// Bytes that a field of this type takes in the fixed part; `None` if the type is not known.
+    /// Returns the bytes that a field of this type takes in the fixed part; `None` if the type is unknown.
     pub(crate) fn size_of(&self, field_type: &Type) -> Option<usize> {
         Some(match field_type {
             Type::Integer(integer) | Type::Price(integer, _) | Type::Time(_, integer) => integer.bytes,
@@ -256,7 +256,7 @@ impl Declaration {
     }
 }
 
-/// The text of the doc comments, one line each.
+/// Returns the text of the doc comments, one line each.
 pub(crate) fn doc_text(attributes: &[Attribute]) -> Result<String> {
     let mut lines = Vec::new();
     for attribute in attributes {
@@ -443,7 +443,7 @@ fn field_type(input: ParseStream) -> Result<Type> {
     })
 }
 
-/// The name of a field, which becomes that of a method.
+/// Parses the name of a field, which also names its accessor.
 pub(crate) fn field_name(input: ParseStream<'_>) -> Result<Ident> {
     let name = input.call(Ident::parse_any)?;
     if syn::parse_str::<Ident>(&name.to_string()).is_err() {

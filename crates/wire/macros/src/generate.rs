@@ -1,4 +1,4 @@
-//! The Rust that a sound declaration stands for: value types, views, plain forms, the message enum, the schema.
+//! Generates Rust from a valid declaration: value types, views, plain forms, the message enum, and the schema.
 
 mod structure;
 
@@ -55,7 +55,7 @@ fn snake(name: &str) -> String {
     words(name).to_lowercase().replace(' ', "_")
 }
 
-/// The author's words, then what the declaration says anyway.
+/// Joins the author's doc text with the facts from the declaration.
 pub(crate) fn doc(author: &str, facts: &str) -> TokenStream {
     let text = if author.is_empty() { facts.to_owned() } else { format!("{author}\n\n{facts}") };
     quote! { #[doc = #text] }
@@ -65,7 +65,7 @@ fn text_literal(text: &[u8]) -> Literal {
     Literal::byte_string(text)
 }
 
-/// Text as a number, first character highest: what the schema stores.
+/// Converts text to a number, first character in the highest byte, as the schema stores it.
 fn raw_number(raw: &Raw) -> u64 {
     match raw {
         Raw::Text(text) => text.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)),
@@ -82,15 +82,15 @@ fn endian_path(endian: Endian) -> TokenStream {
 
 // ---- reading and writing ---------------------------------------------------------------------------------
 
-/// An expression for `count` bytes at a constant offset of an array: one load, not `count` loads that the optimiser
-/// has to find together again (it does not where a mask lets it drop some of them).
+/// Returns an expression for `count` bytes at a constant offset of an array. It is a single load. The optimiser cannot always merge
+/// `count` separate loads, for example when a mask lets it drop some of them.
 fn bytes_at(base: &TokenStream, offset: usize, count: usize) -> TokenStream {
     let (offset, count) = (Literal::usize_unsuffixed(offset), Literal::usize_unsuffixed(count));
     quote! { ::tapeworks_wire::bytes_at::<#offset, #count, _>(#base) }
 }
 
-/// An expression for the integer at a constant offset of an array of `available` bytes. Odd widths are read as
-/// one wider load and a mask or shift where the array has a byte to spare beside them.
+/// Returns an expression for the integer at a constant offset of an array of `available` bytes. An odd width is read as one wider
+/// load plus a mask or shift if the array has a spare byte next to the field.
 fn read_integer(
     integer: Integer,
     endian: Endian,
@@ -217,7 +217,7 @@ fn time_width(time: Time) -> usize {
     }
 }
 
-/// The Rust type that the accessor answers and the plain form holds.
+/// Returns the Rust type that the accessor returns and the plain form holds.
 fn rust_type(field_type: &Type) -> TokenStream {
     match field_type {
         Type::Integer(integer) => {
@@ -245,7 +245,7 @@ fn rust_type(field_type: &Type) -> TokenStream {
     }
 }
 
-/// Statements that put `value` at a constant offset of the array `out`.
+/// Returns statements that store `value` at a constant offset of the array `out`.
 fn write(
     declaration: &Declaration,
     field_type: &Type,
@@ -322,7 +322,7 @@ fn write(
     }
 }
 
-/// A check that the value fits into an odd width and is not the one that stands for none; nothing where neither can be.
+/// Returns a check that the value fits an odd width and is not the sentinel for "absent"; empty if neither can fail.
 fn range_check(field: &Field) -> TokenStream {
     let name = &field.name;
     let text = name.to_string();
@@ -428,17 +428,17 @@ fn enumeration(item: &Enumeration) -> TokenStream {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum #name {
             #(#variants,)*
-            /// A value that the document does not list, as it came.
+            /// A value that the specification does not list, unchanged.
             Unknown(#raw_type),
         }
 
         impl #name {
-            /// The enum in the schema.
+            /// The schema of this enum.
             pub const SCHEMA: ::tapeworks_wire::schema::EnumSchema = ::tapeworks_wire::schema::EnumSchema {
                 name: #name_text, doc: #doc_text, length: #length, text: #text, values: &[#(#schema_values),*],
             };
 
-            /// The value for what is on the wire.
+            /// Converts the value on the wire.
             #[inline]
             #[must_use]
             pub const fn from_raw(raw: #raw_type) -> Self {
@@ -448,7 +448,7 @@ fn enumeration(item: &Enumeration) -> TokenStream {
                 }
             }
 
-            /// What is on the wire for this value.
+            /// Returns the value on the wire.
             #[inline]
             #[must_use]
             pub const fn raw(self) -> #raw_type {
@@ -458,7 +458,7 @@ fn enumeration(item: &Enumeration) -> TokenStream {
                 }
             }
 
-            /// The variant's name; `None` if the value is not listed.
+            /// Returns the variant's name; `None` if the value is not listed.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self {
@@ -500,24 +500,24 @@ fn flag_set(item: &Flags) -> TokenStream {
         #doc
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
         pub struct #name(
-            /// All bits as they came.
+            /// All bits, unchanged.
             pub #repr,
         );
 
         impl #name {
             #(#constants)*
 
-            /// The flag set in the schema.
+            /// The schema of this flag set.
             pub const SCHEMA: ::tapeworks_wire::schema::FlagsSchema = ::tapeworks_wire::schema::FlagsSchema {
                 name: #name_text, doc: #doc_text, length: #length, flags: &[#(#schema_flags),*],
             };
 
-            /// Are all flags of `other` set?
+            /// Returns whether all flags of `other` are set.
             #[inline]
             #[must_use]
             pub const fn contains(self, other: Self) -> bool { self.0 & other.0 == other.0 }
 
-            /// The flags of both.
+            /// Combines the flags of both.
             #[inline]
             #[must_use]
             pub const fn union(self, other: Self) -> Self { Self(self.0 | other.0) }
@@ -533,7 +533,7 @@ fn flag_set(item: &Flags) -> TokenStream {
     }
 }
 
-/// The tag out of the array `start`.
+/// Returns an expression that reads the tag from the array `start`.
 fn read_tag(declaration: &Declaration) -> TokenStream {
     let Some(place) = declaration.tag else { return quote!(0u8) };
     let end = place.offset + place.bytes;
@@ -600,12 +600,12 @@ fn message_enum(declaration: &Declaration) -> TokenStream {
         }
 
         impl<'a> Message<'a> {
-            /// The message in these bytes, without their framing: one look at the tag, one at the length.
+            /// Decodes the message in these bytes, without framing, by checking the tag and the length once.
             #[doc = #length_rule]
             ///
             /// # Errors
-            /// No bytes, a tag that the protocol does not know, or the wrong length for the tag.
-            // Always inlined: only then does the caller's `match` become one with this one.
+            /// No bytes, an unknown tag, or a length that is wrong for the tag.
+            // Always inlined, because only then does the compiler merge the caller's `match` with this one.
             #[inline(always)]
             pub fn decode(bytes: &'a [u8]) -> Result<Self, ::tapeworks_wire::DecodeError> {
                 let Some(start) = bytes.first_chunk::<#end>() else {
@@ -619,29 +619,29 @@ fn message_enum(declaration: &Declaration) -> TokenStream {
                 }
             }
 
-            /// The message's name in the declaration.
+            /// Returns the message's name in the declaration.
             #[must_use]
             pub const fn name(&self) -> &'static str {
                 match self { #(Self::#names(_) => #names::NAME),* }
             }
 
-            /// The message's layout.
+            /// Returns the message's layout.
             #[must_use]
             pub const fn schema(&self) -> &'static ::tapeworks_wire::schema::Structure {
                 match self { #(Self::#names(_) => &#names::SCHEMA),* }
             }
 
-            /// The bytes of the message as far as they are declared.
+            /// Returns the declared bytes of the message.
             #[inline]
             #[must_use]
             pub fn as_bytes(&self) -> &'a [u8] {
                 match self { #(Self::#names(view) => view.as_bytes()),* }
             }
 
-            /// Writes the message again, field by field, and answers its length.
+            /// Encodes the message again, field by field, and returns its length.
             ///
             /// # Errors
-            /// As `encode_into` of the message's plain form.
+            /// Same as `encode_into` of the message's plain form.
             pub fn encode_into(&self, target: &mut [u8]) -> Result<usize, ::tapeworks_wire::EncodeError> {
                 match self { #(Self::#names(view) => view.to_fields().encode_into(target)),* }
             }

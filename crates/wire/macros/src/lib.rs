@@ -1,9 +1,8 @@
 //! The `protocol!` and `fix!` macros of `tapeworks-wire`.
 //!
-//! Three passes, one file each: `declaration` reads the tokens into a tree, `check` holds it against the
-//! rules (every byte declared once, lengths, tags, names, types) and reports each fault at the token that
-//! caused it, `generate` writes the Rust. The syntax is documented in `tapeworks_wire`, beside the code that
-//! the expansion relies on.
+//! Each macro works in three passes, one file each: `declaration` parses the tokens into a tree, `check` validates the tree
+//! (every byte declared once, lengths, tags, names, types) and reports each error at the token that caused it, and `generate`
+//! writes the Rust code. `tapeworks_wire` documents the syntax next to the code that the expansion relies on.
 
 mod check;
 mod declaration;
@@ -12,7 +11,7 @@ mod generate;
 
 use proc_macro::TokenStream;
 
-/// Declares a wire protocol: see the crate documentation of `tapeworks_wire`.
+/// Declares a wire protocol. The crate documentation of `tapeworks_wire` describes the syntax.
 #[proc_macro]
 pub fn protocol(input: TokenStream) -> TokenStream {
     let declaration = match syn::parse::<declaration::Declaration>(input) {
@@ -25,7 +24,7 @@ pub fn protocol(input: TokenStream) -> TokenStream {
     }
 }
 
-/// Declares FIX messages: see the module `fix` of `tapeworks_wire`.
+/// Declares FIX messages. The module `fix` of `tapeworks_wire` describes the syntax.
 #[proc_macro]
 pub fn fix(input: TokenStream) -> TokenStream {
     let declaration = match syn::parse::<fix::Declaration>(input) {

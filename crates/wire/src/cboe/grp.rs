@@ -1,12 +1,12 @@
-//! Cboe's servers over TCP: the Gap Request Proxy (GRP), which is asked for missed messages, and the spin servers, which send the open orders of a unit.
+//! Cboe's TCP servers: the Gap Request Proxy (GRP), which resends missed messages, and the spin servers, which send a unit's open orders.
 //!
-//! Source: *Cboe US Equities/Options Multicast Depth of Book (PITCH) Specification*, "Gap Request Proxy Messages" and "Spin Messages". Little-endian. Each
-//! side sends blocks with a [sequenced unit header](super::unit) of unit 0 and number 0; one without messages is a heartbeat. The messages that a proxy is asked for
-//! do not come over its connection: they come in sequenced units by multicast, at addresses of the proxy's own. The messages of a spin come over its
-//! connection, between [`SpinResponse`] and [`SpinFinished`].
+//! Source: *Cboe US Equities/Options Multicast Depth of Book (PITCH) Specification*, "Gap Request Proxy Messages" and "Spin Messages".
+//! Little-endian. Each side sends blocks with a [sequenced unit header](super::unit) of unit 0 and number 0; an empty block is a heartbeat.
+//! A proxy sends the requested messages not over TCP but in sequenced units by multicast, at its own addresses. A spin server sends its
+//! messages over the connection, between [`SpinResponse`] and [`SpinFinished`].
 //!
-//! Not verified on real packets. Lengths, offsets, types and statuses agree with two other public implementations of the document, one of them of the
-//! same servers of Cboe Australia. Cboe may lengthen any message.
+//! Not verified on real packets. Lengths, offsets, types and statuses agree with two other public implementations of the specification,
+//! one of them for the same servers at Cboe Australia. Cboe may lengthen any message.
 
 tapeworks_wire_macros::protocol! {
     /// Requests for missed messages and for spins of Cboe's feeds, over TCP.

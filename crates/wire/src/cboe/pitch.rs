@@ -1,14 +1,14 @@
 //! Cboe US Equities Multicast Depth of Book (PITCH) 2.41: every displayed order of BZX, BYX, EDGA or EDGX, and every trade.
 //!
-//! Source: *Cboe US Equities Multicast Depth of Book (PITCH) Specification* 2.41.64, messages in the order of their types. Little-endian.
-//! Offsets count from the length at 0, as there; the length counts itself. A time is split: the time message has the second since midnight
-//! in New York, every other message the nanoseconds from there. A price is long (four implied decimals) or short (two).
+//! Source: *Cboe US Equities Multicast Depth of Book (PITCH) Specification* 2.41.64, in order of message type. Little-endian. As in
+//! that document, offsets count from the length at 0, and the length includes itself. Times are split: the time message carries the
+//! second since midnight in New York, every other message the nanoseconds within it. Prices are long (4 implied decimals) or short (2).
 //!
-//! Only additions, trades and states name a symbol. What happens to an order names the order.
+//! Only additions, trades and states name a symbol. Messages that change an order identify it by its order id.
 //!
-//! Cboe's options have the same header and share some of these messages; [futures](super::futures) have a declaration of their own.
+//! Cboe's options use the same header and share some of these messages; [futures](super::futures) have a separate declaration.
 //!
-//! Verified on real packets, of options only: Time, AddOrderLong, ModifyOrderLong and DeleteOrder. Carried by the
+//! Verified on real packets, from options only: Time, AddOrderLong, ModifyOrderLong and DeleteOrder. Carried by the
 //! [sequenced unit header](super::unit).
 
 tapeworks_wire_macros::protocol! {

@@ -1,10 +1,10 @@
 //! Cboe's sequenced unit header: numbered messages in UDP multicast packets.
 //!
-//! Source: *Cboe US Equities Multicast Depth of Book (PITCH) Specification* 2.41.64, "Sequenced Unit Header". Little-endian. A header of 8
-//! bytes, then messages that begin with their own length of one byte. The channel is a unit; there is no session: numbers begin
-//! with 1 each day. A packet without messages is a heartbeat, and has the number of the next message.
+//! Source: *Cboe US Equities Multicast Depth of Book (PITCH) Specification* 2.41.64, "Sequenced Unit Header". Little-endian. A packet is
+//! an 8-byte header followed by messages, each starting with its length in one byte. The channel is a unit. There is no session:
+//! sequence numbers restart at 1 each day. A packet without messages is a heartbeat and carries the next message's number.
 //!
-//! Cost: the header lies on one cache line with the first message.
+//! Cost: the header shares a cache line with the first message.
 
 use crate::framing::{Blocks, CountsItself, OneByte};
 
@@ -30,14 +30,14 @@ tapeworks_wire_macros::protocol! {
     }
 }
 
-/// The lengths of messages: one byte, which counts itself.
+/// The length prefix of messages: one byte, which includes itself.
 pub type Prefix = CountsItself<OneByte>;
 
 /// The length prefix as a value.
 pub const PREFIX: Prefix = CountsItself::new();
 
 impl<'a> SequencedUnit<'a> {
-    /// The messages, in order; the first has the packet's sequence number. Bytes behind the header's length are not of the packet.
+    /// Returns the messages in order; the first has the packet's sequence number. Bytes after the header's length are ignored.
     #[inline]
     #[must_use]
     pub fn blocks(&self) -> Blocks<'a, Prefix> {

@@ -1,15 +1,15 @@
 //! CTA's blocks: numbered messages in UDP multicast packets.
 //!
-//! Source: the public definitions of *CQS Multicast Output Binary* 1.91, block header. Big-endian. A header of 20 bytes, then messages that begin with
-//! their own length of two bytes, which counts itself. There is no session: the multicast group is the channel, and its numbers begin with 1 each day.
+//! Source: the public definitions of *CQS Multicast Output Binary* 1.91, block header. Big-endian. A block is a 20-byte header followed by
+//! messages, each starting with a two-byte length that includes itself. The multicast group is the channel; numbers restart at 1 each day.
 //!
-//! The captured block has a zero byte behind its messages, which its size counts: a block has an even length. Its checksum is the sum of all other
-//! bytes, modulo 65,536. The definitions say neither.
+//! The captured block ends in a zero byte, which its size includes: a block has an even length. Its checksum is the sum of all other bytes,
+//! modulo 65,536. The definitions state neither.
 //!
-//! Nor do they say what the block sequence number counts. It is taken for the number of the first message: that of the next block is greater by the
-//! messages of this one.
+//! The definitions also do not say what the block sequence number counts. This crate treats it as the number of the first message: the next
+//! block's number is greater by the number of messages in this block.
 //!
-//! Cost: the header lies on one cache line with the first message.
+//! Cost: the header shares a cache line with the first message.
 
 use crate::framing::{BigEndian, Blocks, CountsItself};
 
@@ -45,20 +45,20 @@ tapeworks_wire_macros::protocol! {
     }
 }
 
-/// The lengths of messages: two bytes, which count themselves.
+/// The length prefix of messages: two bytes, which include themselves.
 pub type Prefix = CountsItself<BigEndian>;
 
 /// The length prefix as a value.
 pub const PREFIX: Prefix = CountsItself::new();
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const HEADER_BYTES: usize = 20;
 
 /// The data feed indicator of CQS.
 pub const CQS: u8 = b'Q';
 
 impl<'a> BlockHeader<'a> {
-    /// The messages, in order; the first has the block's sequence number.
+    /// Returns the messages in order; the first has the block's sequence number.
     #[inline]
     #[must_use]
     pub fn blocks(&self) -> Blocks<'a, Prefix> {
@@ -72,13 +72,13 @@ impl<'a> BlockHeader<'a> {
     }
 }
 
-/// Whether the bytes behind the last message of a block are padding.
+/// Returns whether the bytes after the last message of a block are padding.
 #[must_use]
 pub const fn is_padding(bytes: &[u8]) -> bool {
     matches!(bytes, [] | [0])
 }
 
-/// The checksum of a block, whatever its header says.
+/// Computes the checksum of a block, regardless of the checksum in its header.
 #[must_use]
 pub fn checksum(block: &[u8]) -> u16 {
     let counted = block.iter().enumerate().filter(|(place, _)| !matches!(place, 18 | 19));

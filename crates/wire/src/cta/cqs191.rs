@@ -1,9 +1,9 @@
-//! CTA Consolidated Quotation System (CQS) 1.91: the best bid and offer of each participant in the securities of tapes A and B, and the national ones.
+//! CTA Consolidated Quotation System (CQS) 1.91: each participant's best bid and offer for tapes A and B, and the national best.
 //!
-//! Source: the public definitions of *CQS Multicast Output Binary* 1.91. Big-endian; prices have six implied decimals, in the short forms two; a time is
-//! seconds since the epoch in UTC, then nanoseconds. A message begins with its length, its category and its type; the length counts itself.
+//! Source: the public definitions of *CQS Multicast Output Binary* 1.91. Big-endian; prices have six implied decimals (two in the short
+//! forms), times are seconds since the epoch in UTC, then nanoseconds. A message starts with length (including itself), category and type.
 //!
-//! A quote ends in appendages that its indicator announces: `national` reads them. Sizes count round lots in the captured packet, which is of 2018.
+//! A quote ends in appendages, which its indicator announces: `national` reads them. Sizes count round lots in the captured packet, from 2018.
 //!
 //! Verified on a real packet: the long quote with both long appendages. Carried by [blocks](super::block) with the data feed indicator `Q`.
 
@@ -498,14 +498,14 @@ tapeworks_wire_macros::protocol! {
     }
 }
 
-/// Where a quote has one side of the national best bid and offer.
+/// Where a quote reports one side of the national best bid and offer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NationalPlace {
-    /// It is as before.
+    /// Nowhere: the side is unchanged.
     Nowhere,
-    /// There is none.
+    /// The side has no national best.
     Absent,
-    /// It is that of the quote.
+    /// In the quote itself.
     Quote,
     /// In a short appendage.
     Short,
@@ -514,13 +514,13 @@ pub enum NationalPlace {
 }
 
 impl NationalBboIndicator {
-    /// The indicator of these places of bid and offer. `None`: none has a short appendage beside a long one.
+    /// Returns the indicator for these places of bid and offer; `None` for a mix of short and long appendages, which does not exist.
     #[must_use]
     pub fn of(places: [NationalPlace; 2]) -> Option<Self> {
         (b'A'..=b'W').map(Self::from_raw).find(|indicator| indicator.places() == places)
     }
 
-    /// Where bid and offer are.
+    /// Returns the places of bid and offer.
     #[must_use]
     pub const fn places(self) -> [NationalPlace; 2] {
         use NationalPlace::{Absent, Long, Nowhere, Quote, Short};
@@ -554,7 +554,7 @@ impl NationalBboIndicator {
     }
 }
 
-/// One side, and the appendages behind its own. Bid and offer have appendages of one layout.
+/// Reads one side, and returns the appendages after it. Bid and offer appendages have the same layout.
 fn side(place: NationalPlace, appendages: &[u8]) -> Result<(NationalSide, &[u8]), DecodeError> {
     Ok(match place {
         NationalPlace::Nowhere => (NationalSide::Unchanged, appendages),
@@ -589,7 +589,7 @@ fn side(place: NationalPlace, appendages: &[u8]) -> Result<(NationalSide, &[u8])
     })
 }
 
-/// What a quote says of the national best bid and offer.
+/// Reads a quote's national best bid and offer.
 fn national(indicator: NationalBboIndicator, appendages: &[u8]) -> Result<[NationalSide; 2], DecodeError> {
     let [bid, offer] = indicator.places();
     let (bid, rest) = side(bid, appendages)?;
@@ -598,30 +598,30 @@ fn national(indicator: NationalBboIndicator, appendages: &[u8]) -> Result<[Natio
 }
 
 impl ShortQuote<'_> {
-    /// What it says of the national best bid and offer.
+    /// Returns the national best bid and offer.
     ///
     /// # Errors
-    /// An appendage that its indicator announces is cut.
+    /// An announced appendage is truncated.
     pub fn national(&self) -> Result<[NationalSide; 2], DecodeError> {
         national(self.national_bbo_indicator(), self.appendages())
     }
 }
 
 impl LongQuote<'_> {
-    /// What it says of the national best bid and offer.
+    /// Returns the national best bid and offer.
     ///
     /// # Errors
-    /// An appendage that its indicator announces is cut.
+    /// An announced appendage is truncated.
     pub fn national(&self) -> Result<[NationalSide; 2], DecodeError> {
         national(self.national_bbo_indicator(), self.appendages())
     }
 }
 
 impl SpecialLongQuote<'_> {
-    /// What it says of the national best bid and offer.
+    /// Returns the national best bid and offer.
     ///
     /// # Errors
-    /// An appendage that its indicator announces is cut.
+    /// An announced appendage is truncated.
     pub fn national(&self) -> Result<[NationalSide; 2], DecodeError> {
         national(self.national_bbo_indicator(), self.appendages())
     }

@@ -1,4 +1,4 @@
-//! CTA: the transport of the securities information processor of tapes A and B, and its quotes.
+//! CTA: transport and quotes of the securities information processor of tapes A and B.
 
 pub mod block;
 pub mod cqs191;

@@ -1,11 +1,11 @@
-//! Walks the fields of one message for the code that `fix!` writes.
+//! Iterates over the fields of one message for the code that `fix!` generates.
 //!
 //! A cursor is a small value that is passed by value, so that it stays in registers. The key of a field is its tag's digits and
-//! `=` as one word: declared tags are compared as constants, and only undeclared ones become numbers. What reads a value finds where it
-//! ends: numbers and times show it, and only texts are searched for SOH. So a message is walked once, and the checksum's sum is
-//! made beside it.
+//! `=` as one word: declared tags are compared as constants, and only undeclared ones become numbers. Parsing a value finds its
+//! end: numbers and times show it, and only texts are searched for SOH. A message is therefore walked once, and its checksum is
+//! summed separately.
 //!
-//! Cost: some ten instructions a field and those of its value.
+//! Cost: about ten instructions per field, plus the cost of its value.
 
 use core::fmt;
 
@@ -21,7 +21,7 @@ use super::value::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum RejectReason {
-    /// 0: the tag is no number.
+    /// 0: the tag is not a number.
     InvalidTag = 0,
     /// 1: a required tag is missing.
     RequiredTagMissing = 1,
@@ -31,36 +31,36 @@ pub enum RejectReason {
     UndefinedTag = 3,
     /// 4: the tag has no value.
     TagWithoutValue = 4,
-    /// 5: the value is out of range, or not one of those listed.
+    /// 5: the value is out of range, or not in the list.
     ValueIncorrect = 5,
     /// 6: the value does not have the form of its type.
     IncorrectFormat = 6,
     /// 9: SenderCompID or TargetCompID is wrong.
     CompIdProblem = 9,
-    /// 10: SendingTime is too far from now, or OrigSendingTime is later.
+    /// 10: SendingTime is too far from the current time, or OrigSendingTime is later.
     SendingTimeAccuracy = 10,
     /// 11: no message has this type.
     InvalidMessageType = 11,
-    /// 13: the tag comes twice.
+    /// 13: the tag is repeated.
     TagTwice = 13,
     /// 14: header, body and trailer are mixed.
     TagOutOfOrder = 14,
     /// 15: the fields of a repeating group are out of order.
     GroupOutOfOrder = 15,
-    /// 16: the count of a repeating group is not that of its entries.
+    /// 16: the count of a repeating group differs from its number of entries.
     WrongGroupCount = 16,
-    /// 17: a field that is no data field has SOH.
+    /// 17: a field other than data contains SOH.
     SohInValue = 17,
 }
 
 impl RejectReason {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     #[must_use]
     pub const fn number(self) -> u16 {
         self as u16
     }
 
-    /// The reason in words, for the text of a reject.
+    /// Returns the reason in words, for the text of a reject.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -99,20 +99,20 @@ impl From<ValueError> for RejectReason {
     }
 }
 
-/// Why a message is not read.
+/// Why a message was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadError {
-    /// The bytes are not one message: they are ignored, and the sequence number does not count.
+    /// The bytes are not one message. They are ignored, and the sequence number does not count.
     Garbled(Garbled),
-    /// The message is of another type.
+    /// The message has another type.
     OtherType,
-    /// The message breaks a rule of its declaration: it is rejected, and its sequence number counts.
+    /// The message breaks a rule of its declaration. It is rejected, and its sequence number counts.
     Rejected {
         /// For SessionRejectReason (373).
         reason: RejectReason,
-        /// For RefTagID (371); 0 if the tag is no number.
+        /// For RefTagID (371); 0 if the tag is not a number.
         tag: u32,
-        /// Where the field starts, in bytes from the start of the message; for a missing field, the message's length.
+        /// Start of the field, in bytes from the start of the message; for a missing field, the message's length.
         offset: u32,
     },
 }
@@ -131,7 +131,7 @@ impl fmt::Display for ReadError {
 
 impl core::error::Error for ReadError {}
 
-/// Declared fields of one type of message, which its `fields` makes.
+/// Declared fields of one message type, created by its `fields`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldSet {
     #[doc(hidden)]
@@ -140,7 +140,7 @@ pub struct FieldSet {
     pub body: u64,
 }
 
-/// Where a text starts in a message. SOH ends it.
+/// The start of a text in a message. SOH ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct Text(u32);
@@ -149,7 +149,7 @@ impl Text {
     /// No text.
     pub const NONE: Self = Self(0);
 
-    /// The bytes of the text.
+    /// Returns the bytes of the text.
     #[inline]
     #[must_use]
     pub fn of(self, message: &[u8]) -> &[u8] {
@@ -169,7 +169,7 @@ impl Span {
     /// No part.
     pub const NONE: Self = Self { start: 0, end: 0 };
 
-    /// The bytes of this part.
+    /// Returns the bytes of this part.
     #[inline(always)]
     #[must_use]
     pub fn of(self, message: &[u8]) -> &[u8] {
@@ -189,14 +189,14 @@ impl GroupSpan {
     /// No entries.
     pub const NONE: Self = Self { span: Span::NONE, count: 0 };
 
-    /// A cursor at the first entry, and the number of entries.
+    /// Returns a cursor at the first entry, and the number of entries.
     #[must_use]
     pub fn entries(self, message: &[u8]) -> (Cursor<'_>, u32) {
         (Cursor::over(message, self.span.start, self.span.end), self.count)
     }
 }
 
-/// Where the first field ends, if it is `8=FIX.4.4` or as long, or `8=FIXT.1.1` or as long.
+/// Returns the end of the first field, if it has the length of `8=FIX.4.4` or `8=FIXT.1.1`.
 #[inline(always)]
 fn usual_begin(message: &[u8]) -> Option<u32> {
     const START: u64 = u64::from_le_bytes(*b"8=FIX\0\0\0");
@@ -206,8 +206,8 @@ fn usual_begin(message: &[u8]) -> Option<u32> {
     (is_begun && is_ended).then_some(if ninth == SOH { 9 } else { 10 })
 }
 
-/// Where the fields of a message of the usual form start, with the message type, and where they end; `None` for another form and for
-/// a garbled message. The usual length has three digits.
+/// Returns the start (the message type) and end of the fields of a message in the usual form; `None` for another form and for a garbled
+/// message. The usual BodyLength has three digits.
 #[inline(always)]
 fn usual_body(message: &[u8]) -> Option<(u32, u32)> {
     const LENGTH: u64 = u64::from_le_bytes([b'9', b'=', b'0', b'0', b'0', SOH, b'3', b'5']);
@@ -215,7 +215,7 @@ fn usual_body(message: &[u8]) -> Option<(u32, u32)> {
     const TRAILER: u64 = u64::from_le_bytes([SOH, b'1', b'0', b'=', 0, 0, 0, SOH]);
     let length = u32::try_from(message.len()).ok()?;
     let begin_end = usual_begin(message)?;
-    // Nothing but the digits differs.
+    // Only the digits may differ.
     let head = eight(message, begin_end + 1)? ^ LENGTH;
     let wrong = (head.wrapping_add(0x0000_0006_0606_0000) | head) & 0xffff_fff0_f0f0_ffff;
     let (hundreds, tens, ones) = (head as u32 >> 16 & 0xff, head as u32 >> 24, (head >> 32) as u32 & 0xff);
@@ -231,7 +231,7 @@ fn usual_body(message: &[u8]) -> Option<(u32, u32)> {
     (eight(message, limit.wrapping_sub(1))? == trailer).then_some((start, limit))
 }
 
-/// As [`usual_body`], for every form.
+/// Does the same as [`usual_body`] for every form.
 #[cold]
 #[inline(never)]
 fn any_body(message: &[u8]) -> Result<(u32, u32), ReadError> {
@@ -254,22 +254,22 @@ fn any_body(message: &[u8]) -> Result<(u32, u32), ReadError> {
     Ok((head.body as u32, limit as u32))
 }
 
-/// A place in a message: the current field.
+/// A position in a message: the current field.
 #[derive(Clone, Copy, Debug)]
 #[doc(hidden)]
 pub struct Cursor<'a> {
     message: &'a [u8],
-    /// Where the fields end: a SOH is before it.
+    /// End of the fields, directly after a SOH.
     limit: u32,
     /// The current field.
     start: u32,
-    /// The SOH before it and its first seven bytes, the first lowest; 0 or anything behind the last field. With SOH the key of a tag of
-    /// two digits has four bytes, which are compared as they are.
+    /// The SOH before the field and its first seven bytes, the first lowest; 0 or arbitrary after the last field. With SOH, the key of a
+    /// two-digit tag is exactly four bytes, which are compared directly.
     text: u64,
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor at the message type of a message, whose length and checksum are seen to be right.
+    /// Returns a cursor at the message type, after checking the message's length and checksum.
     ///
     /// # Errors
     /// The bytes are not exactly one message, or its checksum is wrong.
@@ -282,14 +282,14 @@ impl<'a> Cursor<'a> {
         Ok(Self::over(message, start, limit))
     }
 
-    /// A cursor at the first field of `message[start..limit]`, which ends with SOH.
+    /// Returns a cursor at the first field of `message[start..limit]`, which ends with SOH.
     #[inline(always)]
     #[must_use]
     pub fn over(message: &'a [u8], start: u32, limit: u32) -> Self {
         Self { message, limit, start: 0, text: 0 }.behind(start.wrapping_sub(1))
     }
 
-    /// The field behind the SOH at `end`. The trailer has seven bytes, so that there are eight from each SOH before it.
+    /// Moves to the field after the SOH at `end`. The trailer has seven bytes, so eight bytes follow from every SOH before it.
     #[inline(always)]
     #[must_use]
     pub fn behind(mut self, end: u32) -> Self {
@@ -298,14 +298,14 @@ impl<'a> Cursor<'a> {
         self
     }
 
-    /// The field behind the current one, wherever that ends.
+    /// Moves to the field after the current one, wherever it ends.
     #[inline(always)]
     #[must_use]
     pub fn next(self) -> Self {
         self.behind(end_of(self.message, self.start))
     }
 
-    /// The digits of the tag and `=`, the first in the lowest byte; 0 behind the last field, or without `=` in eight bytes.
+    /// Returns the digits of the tag and `=`, the first in the lowest byte; 0 after the last field, or without `=` in eight bytes.
     #[inline(always)]
     #[must_use]
     pub fn key(&self) -> u64 {
@@ -315,14 +315,14 @@ impl<'a> Cursor<'a> {
         if found == 0 { 0 } else { text & (found ^ found.wrapping_sub(1)) }
     }
 
-    /// Whether there is a field.
+    /// Returns whether there is a field.
     #[inline(always)]
     #[must_use]
     pub const fn is_field(&self) -> bool {
         self.start < self.limit
     }
 
-    /// Whether the field starts with a tag and `=`, whose `BYTES` bytes are `key`.
+    /// Returns whether the field starts with this tag and `=`, whose `BYTES` bytes are `key`.
     #[inline(always)]
     #[must_use]
     pub fn has_key<const BYTES: u32>(&self, key: u64) -> bool {
@@ -336,8 +336,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether the field may have this key: whether its first three bytes are those of the key. With the SOH before them they are one
-    /// comparison, and what is left to compare is compared only there.
+    /// Returns whether the field's first three bytes match the key. Together with the preceding SOH they are a single comparison, and the
+    /// rest of the key is compared only if they match.
     #[inline(always)]
     #[must_use]
     pub fn may_have_key<const BYTES: u32>(&self, key: u64) -> bool {
@@ -348,28 +348,28 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether a field that [`may_have_key`](Self::may_have_key) has it.
+    /// Returns whether a field that [`may_have_key`](Self::may_have_key) has the whole key.
     #[inline(always)]
     #[must_use]
     pub const fn has_rest_of_key<const BYTES: u32>(&self) -> bool {
         BYTES != 4 || (self.text >> 32) as u8 == b'='
     }
 
-    /// The place of the SOH behind the message type: the current field, whose bytes with SOH are `bytes`.
+    /// Returns the position of the SOH after the message type: the current field, which has `bytes` bytes including SOH.
     #[inline(always)]
     #[must_use]
     pub const fn end_of_type(&self, bytes: u32) -> u32 {
         self.start + bytes - 1
     }
 
-    /// Where the fields end.
+    /// Returns the end of the fields.
     #[inline(always)]
     #[must_use]
     pub const fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// The whole message.
+    /// Returns the whole message.
     #[inline(always)]
     #[must_use]
     pub const fn message(&self) -> &'a [u8] {
@@ -384,44 +384,44 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The current field is rejected for its value.
+    /// Rejects the current field because of its value.
     #[inline(always)]
     #[must_use]
     pub fn invalid(&self, error: ValueError) -> ReadError {
         invalid(self.message, self.start, error)
     }
 
-    /// The current field is rejected.
+    /// Rejects the current field.
     #[inline(always)]
     #[must_use]
     pub fn rejected(&self, reason: RejectReason) -> ReadError {
         rejected(self.message, self.start, reason)
     }
 
-    /// The field `tag` is missing before the current one.
+    /// Rejects the message because the field `tag` is missing.
     #[inline(always)]
     #[must_use]
     pub fn missing(&self, tag: u32) -> ReadError {
         ReadError::Rejected { reason: RejectReason::RequiredTagMissing, tag, offset: self.start }
     }
 
-    /// The group whose count field is `tag` has another number of entries.
+    /// Rejects the group whose count field is `tag`, because its number of entries differs.
     #[inline(always)]
     #[must_use]
     pub fn wrong_count(&self, tag: u32) -> ReadError {
         ReadError::Rejected { reason: RejectReason::WrongGroupCount, tag, offset: self.start }
     }
 
-    /// The tag of the current field as a number.
+    /// Returns the tag of the current field as a number.
     #[inline(always)]
     #[must_use]
     pub fn tag(&self) -> Option<u32> {
         tag_of(self.message, self.start)
     }
 
-    // The values of the current field, whose tag and `=` have `tag_bytes`, each with the place of the SOH behind it.
+    // The values of the current field, whose tag and `=` are `tag_bytes` long, each with the position of the following SOH.
 
-    /// The value as text: not empty.
+    /// Returns the value as text, which must not be empty.
     #[inline(always)]
     pub fn text(&self, tag_bytes: u32) -> Result<(Text, u32), ReadError> {
         let start = self.start + tag_bytes;
@@ -432,7 +432,7 @@ impl<'a> Cursor<'a> {
         Ok((Text(start), end))
     }
 
-    /// The value as one character, which is not SOH.
+    /// Returns the value as one character, which must not be SOH.
     #[inline(always)]
     pub fn character(&self, tag_bytes: u32) -> Result<(u8, u32), ReadError> {
         match u8::try_from(self.listed(tag_bytes)) {
@@ -441,8 +441,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The value as one character, and what is behind it less SOH in the upper byte, so that this is 0 if the character is the whole
-    /// value. The character may be SOH, which no enum has.
+    /// Returns the value as one character. The upper byte is the next byte minus SOH, so it is 0 if the value is that single character. The
+    /// character may be SOH, which no enum lists.
     #[inline(always)]
     #[must_use]
     pub fn listed(&self, tag_bytes: u32) -> u16 {
@@ -455,21 +455,21 @@ impl<'a> Cursor<'a> {
         pair ^ u16::from_le_bytes([0, SOH])
     }
 
-    /// The place of the SOH behind a value of one character.
+    /// Returns the position of the SOH after a value of one character.
     #[inline(always)]
     #[must_use]
     pub const fn end_of_character(&self, tag_bytes: u32) -> u32 {
         self.start + tag_bytes + 1
     }
 
-    /// The current field is rejected, for the value that [`Self::listed`] has found is none of those listed.
+    /// Rejects the current field, because the value that [`Self::listed`] returned is not listed.
     #[inline(always)]
     #[must_use]
     pub fn not_listed(&self, found: u16) -> ReadError {
         self.invalid(if found < 256 { ValueError::NotListed } else { ValueError::Format })
     }
 
-    /// The value as `Y` or `N`.
+    /// Returns the value as `Y` or `N`.
     #[inline(always)]
     pub fn flag(&self, tag_bytes: u32) -> Result<(bool, u32), ReadError> {
         match self.character(tag_bytes)? {
@@ -479,43 +479,43 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The value as an unsigned number.
+    /// Returns the value as an unsigned number.
     #[inline(always)]
     pub fn unsigned(&self, tag_bytes: u32) -> Result<(u64, u32), ReadError> {
         self.checked(unsigned_at(self.message, self.start + tag_bytes))
     }
 
-    /// The value as a signed number.
+    /// Returns the value as a signed number.
     #[inline(always)]
     pub fn signed(&self, tag_bytes: u32) -> Result<(i64, u32), ReadError> {
         self.checked(signed_at(self.message, self.start + tag_bytes))
     }
 
-    /// The value as a decimal.
+    /// Returns the value as a decimal.
     #[inline(always)]
     pub fn decimal<const PLACES: u8>(&self, tag_bytes: u32) -> Result<(i64, u32), ReadError> {
         self.checked(decimal_at::<PLACES>(self.message, self.start + tag_bytes))
     }
 
-    /// The value as nanoseconds since 1970 UTC.
+    /// Returns the value as nanoseconds since 1970 UTC.
     #[inline(always)]
     pub fn timestamp(&self, tag_bytes: u32, last: &mut LastTimestamp) -> Result<(u64, u32), ReadError> {
         self.checked(timestamp_at(self.message, self.start + tag_bytes, last))
     }
 
-    /// The value as days since 1970.
+    /// Returns the value as days since 1970.
     #[inline(always)]
     pub fn date(&self, tag_bytes: u32) -> Result<(u32, u32), ReadError> {
         self.checked(date_at(self.message, self.start + tag_bytes))
     }
 
-    /// The value as nanoseconds since midnight.
+    /// Returns the value as nanoseconds since midnight.
     #[inline(always)]
     pub fn time(&self, tag_bytes: u32) -> Result<(u64, u32), ReadError> {
         self.checked(time_at(self.message, self.start + tag_bytes))
     }
 
-    /// The current field is a length; the next one must be its data, with the tag `data_tag`. Returns the data.
+    /// Reads the current field as a length. The next field must be its data, with the tag `data_tag`. Returns the data.
     #[inline(never)]
     pub fn data(self, tag_bytes: u32, data_tag: u32) -> Result<(Span, u32), ReadError> {
         let (length, length_end) = self.unsigned(tag_bytes)?;
@@ -534,12 +534,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Checks a field that is not declared. Returns the cursor behind it, or behind its data if it is a length.
+    /// Checks an undeclared field. Returns the cursor after it, or after its data if it is a length.
     #[inline(never)]
     pub fn undeclared(self) -> Result<Self, ReadError> {
         let Some(tag) = self.tag() else { return Err(self.rejected(RejectReason::InvalidTag)) };
         let tag_bytes = tag.ilog10() + 2;
-        // Without `=` the tag is the whole field, and what follows is another one.
+        // Without `=`, the tag is the whole field, and the following bytes belong to another field.
         let end = end_of(self.message, self.start);
         if end <= self.start + tag_bytes {
             return Err(self.invalid(ValueError::Empty));
@@ -553,14 +553,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The entries of a group, from the field behind the count to this cursor, which stands behind the last entry.
+    /// Returns the entries of a group, from the field after the count to this cursor, which is after the last entry.
     #[inline(always)]
     #[must_use]
     pub fn group_from(&self, first: &Self, count: u32) -> GroupSpan {
         GroupSpan { span: Span { start: first.start, end: self.start }, count }
     }
 
-    /// The count of a group, from the current field; at most as many as there are fields behind it.
+    /// Returns the count of a group, from the current field.
     #[inline(always)]
     pub fn count(&self, tag_bytes: u32) -> Result<(u32, u32), ReadError> {
         let (count, end) = self.unsigned(tag_bytes)?;
@@ -571,12 +571,12 @@ impl<'a> Cursor<'a> {
     }
 }
 
-// The functions of rejects take no cursor: one whose address is taken does not stay in registers.
+// The reject functions take no cursor, because a cursor whose address is taken does not stay in registers.
 
 #[cold]
 #[inline(never)]
 fn invalid(message: &[u8], start: u32, error: ValueError) -> ReadError {
-    // A value that is empty has no other fault.
+    // An empty value has no other fault.
     let is_empty = value_of(message, start).is_empty();
     rejected(message, start, if is_empty { RejectReason::TagWithoutValue } else { error.into() })
 }
@@ -598,7 +598,7 @@ fn value_of(message: &[u8], start: u32) -> &[u8] {
     equals.and_then(|equals| field.get(equals + 1..)).unwrap_or_default()
 }
 
-/// Whether the trailer is not where BodyLength says, or is another one.
+/// Returns the fault: the trailer is not where BodyLength says, or its checksum differs.
 #[cold]
 fn wrong_trailer(trailer: &[u8; TRAILER_BYTES], computed: u8) -> Garbled {
     let is_trailer = trailer.starts_with(b"10=") && trailer.ends_with(&[SOH]);

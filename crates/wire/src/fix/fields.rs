@@ -1,6 +1,6 @@
 //! Reads the fields of a message one by one, by number, without a declaration.
 //!
-//! A field is `tag=value` and SOH. A data field may hold SOH: its length is in the field before it ([`data_of_length`]).
+//! A field is `tag=value` and SOH. A data field may contain SOH: the field before it holds its length ([`data_of_length`]).
 //!
 //! Cost: one pass. SOH is found 64 bytes at a time.
 
@@ -9,42 +9,42 @@ use core::fmt;
 use super::scan::{BLOCK, SOH, soh_mask};
 use super::value::{ValueError, read_unsigned};
 
-/// A field as it came.
+/// A field, unparsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
     /// The tag.
     pub tag: u32,
     /// The bytes between `=` and SOH.
     pub value: &'a [u8],
-    /// Where the tag starts, in bytes from the start of the message.
+    /// Start of the tag, in bytes from the start of the message.
     pub offset: usize,
 }
 
 /// Why bytes are not a field. Offsets count from the start of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldError {
-    /// The bytes before `=` are no tag: a number from 1 to 4,294,967,295 without zeros before it.
+    /// The text before `=` is not a tag: a number from 1 to 4,294,967,295 without leading zeros.
     InvalidTag {
-        /// Where the field starts.
+        /// Start of the field.
         offset: usize,
     },
     /// The tag has no value.
     NoValue {
         /// The tag.
         tag: u32,
-        /// Where the field starts.
+        /// Start of the field.
         offset: usize,
     },
     /// No SOH ends the field.
     NoEnd {
-        /// Where the field starts.
+        /// Start of the field.
         offset: usize,
     },
-    /// The data does not end in SOH where its length field says, or the length is no number.
+    /// The data does not end in SOH at the position given by its length field, or the length is not a number.
     WrongLength {
         /// The tag of the length or data field.
         tag: u32,
-        /// Where the field starts.
+        /// Start of the field.
         offset: usize,
     },
 }
@@ -64,7 +64,7 @@ impl fmt::Display for FieldError {
 
 impl core::error::Error for FieldError {}
 
-/// The data field whose length the field `length_tag` holds; `None` for other fields.
+/// Returns the data field whose length is in the field `length_tag`; `None` for other fields.
 ///
 /// Source: *FIX 5.0 SP2*, fields of type Length that precede a field of type data.
 #[inline]
@@ -104,7 +104,7 @@ pub const fn data_of_length(length_tag: u32) -> Option<u32> {
     })
 }
 
-/// Lengths among the tags below 2,048, a bit each.
+/// The length tags, all below 2,048, one bit each.
 const LENGTH_TAGS: [u64; 32] = {
     let mut bits = [0; 32];
     let mut tag = 0;
@@ -117,14 +117,14 @@ const LENGTH_TAGS: [u64; 32] = {
     bits
 };
 
-/// Whether [`data_of_length`] has a data field for the tag, by one load. Every length is below 2,048.
+/// Returns whether [`data_of_length`] has a data field for the tag, with one load. Every length tag is below 2,048.
 #[inline(always)]
 pub(crate) const fn is_length(tag: u32) -> bool {
     let place = tag as usize / 64;
     place < LENGTH_TAGS.len() && LENGTH_TAGS[place] >> (tag % 64) & 1 != 0
 }
 
-/// The tag in digits, without zeros before it.
+/// Parses a tag in digits, without leading zeros.
 pub(crate) fn tag_number(text: &[u8]) -> Option<u32> {
     if matches!(text, [] | [b'0', ..]) || text.len() > 10 {
         return None;
@@ -136,32 +136,32 @@ pub(crate) fn tag_number(text: &[u8]) -> Option<u32> {
     u32::try_from(number?).ok()
 }
 
-/// Walks the fields of a message, or of a part of it that starts with a field. After an error it ends.
+/// Iterates over the fields of a message, or of a part of it that starts with a field. Ends after an error.
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
     message: &'a [u8],
     start: usize,
-    /// SOHs of the block that are not passed yet.
+    /// The SOHs of the block that have not been passed yet.
     word: u64,
     block: usize,
-    /// The data field that must come next, with its length.
+    /// The data field that must come next, and its length.
     data: Option<(u32, usize)>,
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of `message`.
+    /// Creates an iterator over the fields of `message`.
     #[must_use]
     pub fn new(message: &'a [u8]) -> Self {
         Self { message, start: 0, word: soh_mask(message, 0), block: 0, data: None }
     }
 
-    /// Where the next field starts, in bytes from the start of the message.
+    /// Returns the start of the next field, in bytes from the start of the message.
     #[must_use]
     pub const fn offset(&self) -> usize {
         self.start
     }
 
-    /// The place of the next SOH.
+    /// Returns the position of the next SOH.
     #[inline]
     fn next_soh(&mut self) -> Option<usize> {
         while self.word == 0 {
@@ -176,7 +176,7 @@ impl<'a> Fields<'a> {
         Some(found)
     }
 
-    /// Passes all SOHs up to and with the one at `end`.
+    /// Passes all SOHs up to and including the one at `end`.
     fn pass(&mut self, end: usize) {
         self.block = end / BLOCK * BLOCK;
         self.word = soh_mask(self.message, self.block) & (u64::MAX - 1) << (end % BLOCK);
@@ -228,14 +228,14 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// The value of the first field of this tag; `None` if there is none before the end or the first error.
+/// Returns the value of the first field with this tag; `None` if the end or an error comes first.
 #[must_use]
 pub fn field(message: &[u8], tag: u32) -> Option<&[u8]> {
     let mut fields = Fields::new(message).map_while(Result::ok);
     fields.find(|field| field.tag == tag).map(|field| field.value)
 }
 
-/// The text of a value, for errors and logs.
+/// Returns the SessionRejectReason (373) for an invalid value.
 pub(crate) fn reason_of(error: ValueError) -> u16 {
     match error {
         ValueError::Empty => 4,

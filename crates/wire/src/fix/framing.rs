@@ -1,26 +1,26 @@
 //! Finds the messages in a stream of bytes.
 //!
 //! Source: *FIX session layer*, message framing. A message starts with `8=FIX`, then `9=` with the number of bytes between that
-//! field and `10=`, then `35=`; it ends with `10=` and three digits. What is not such a message is garbled: it is skipped up to
-//! the next `8=FIX`, and its sequence number does not count.
+//! field and `10=`, then `35=`; it ends with `10=` and three digits. Anything else is garbled: it is skipped up to the next `8=FIX`,
+//! and its sequence number does not count.
 //!
-//! Cost: the first three fields are read once, and the checksum's sum once. A length past the limit is refused before
-//! the message is there, so a peer cannot make the caller keep more than the limit.
+//! Cost: the first three fields are read once, and the checksum is summed once. A length above the limit is rejected before the
+//! message arrives, so a peer cannot make the caller buffer more than the limit.
 
 use core::fmt;
 
 use super::scan::{SOH, checksum};
 
-/// How a message starts.
+/// The start of every message.
 const START: &[u8] = b"8=FIX";
 
-/// The longest first field: `8=FIXT.1.1` and SOH have 11 bytes.
+/// Limit for the first field: `8=FIXT.1.1` and SOH have 11 bytes.
 const LONGEST_BEGIN: usize = 16;
 
-/// The most digits of BodyLength that are read.
+/// Limit for the digits of BodyLength.
 const LENGTH_DIGITS: usize = 9;
 
-/// Bytes of the last field with its SOH: `10=123` and SOH.
+/// Length of the last field with its SOH: `10=123` and SOH.
 pub const TRAILER_BYTES: usize = 7;
 
 /// Why bytes are skipped.
@@ -30,7 +30,7 @@ pub enum Garbled {
     Junk,
     /// The first three fields are not 8, 9 and 35, in this order.
     FirstFields,
-    /// BodyLength is no number.
+    /// BodyLength is not a number.
     LengthFormat,
     /// The message would be longer than the limit.
     TooLong,
@@ -56,19 +56,19 @@ impl fmt::Display for Garbled {
     }
 }
 
-/// The next thing in a stream.
+/// The next item in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// A message with right length and checksum: the first `length` bytes.
+    /// The first `length` bytes are a message with correct length and checksum.
     Message {
         /// Its bytes.
         length: usize,
     },
-    /// The bytes are the start of a message: read on, and keep them. There are fewer than the limit.
+    /// The bytes are the start of a message, and fewer than the limit. Keep them and continue reading.
     Incomplete,
-    /// The bytes start a message with a wrong BodyLength, whose trailer has not come: read on, and keep them. There are fewer than the limit.
+    /// The bytes start a message with a wrong BodyLength, whose trailer has not arrived. They are fewer than the limit: keep them and read on.
     WrongLength,
-    /// The first `length` bytes are no message: skip them. `length` is at least 1.
+    /// The first `length` bytes are not a message: skip them. `length` is at least 1.
     Garbled {
         /// Bytes to skip.
         length: usize,
@@ -77,9 +77,9 @@ pub enum Framing {
     },
 }
 
-/// The next message in `bytes`, of at most `limit` bytes. Call it again behind what it returned.
+/// Finds the next message of at most `limit` bytes in `bytes`. Call it again with the bytes after the result.
 ///
-/// The caller skips garbled bytes and counts them. If there are no bytes at all, the answer is [`Framing::Incomplete`].
+/// The caller skips and counts garbled bytes. Returns [`Framing::Incomplete`] if there are no bytes.
 #[must_use]
 pub fn next_message(bytes: &[u8], limit: usize) -> Framing {
     match message_length(bytes, limit) {
@@ -95,7 +95,7 @@ pub fn next_message(bytes: &[u8], limit: usize) -> Framing {
                 garbled(bytes, Garbled::WrongChecksum { computed })
             }
         }
-        // Where a message with a wrong length ends, its trailer shows, wherever the stream is cut.
+        // A message with a wrong length ends with its trailer, regardless of where the stream is split.
         Err(Garbled::WrongLength) if bytes.len() < limit && end_of_trailer(bytes).is_none() => {
             Framing::WrongLength
         }
@@ -105,16 +105,16 @@ pub fn next_message(bytes: &[u8], limit: usize) -> Framing {
     }
 }
 
-/// The last field of a message: its checksum in three digits.
+/// Returns the last field of a message: its checksum in three digits.
 #[inline(always)]
 pub(crate) const fn trailer_of(checksum: u8) -> [u8; TRAILER_BYTES] {
     let (hundreds, tens, ones) = (checksum / 100, checksum / 10 % 10, checksum % 10);
     [b'1', b'0', b'=', b'0' + hundreds, b'0' + tens, b'0' + ones, SOH]
 }
 
-/// How much of the bytes starts no message. A message whose length is wrong goes up to the end of the first trailer behind that
-/// length, as other engines read it: what it swallowed is garbled too, and is asked for again. Everything else goes up to the
-/// next `8=FIX`, but at least one byte; bytes at the end which may be its start stay.
+/// Returns how many bytes to skip. A message with a wrong length extends to the end of the first trailer after that length, as in other
+/// engines; everything it covers is garbled too and must be requested again. Other garbled bytes extend to the next `8=FIX`, at least
+/// one byte; bytes at the end that may start a message are kept.
 #[cold]
 fn garbled(bytes: &[u8], why: Garbled) -> Framing {
     if why == Garbled::WrongLength
@@ -132,7 +132,7 @@ fn garbled(bytes: &[u8], why: Garbled) -> Framing {
     Framing::Garbled { length, why }
 }
 
-/// Where the first trailer behind the length of a message ends.
+/// Returns the end of the first trailer after the declared length of a message.
 fn end_of_trailer(bytes: &[u8]) -> Option<usize> {
     let head = head(bytes).ok()??;
     let from = (head.body + head.body_length).saturating_sub(1);
@@ -142,15 +142,15 @@ fn end_of_trailer(bytes: &[u8]) -> Option<usize> {
     Some(from + trailer + 1 + end + 1)
 }
 
-/// Where the head of a message ends, and its BodyLength.
+/// The head of a message: where it ends, and its BodyLength.
 pub(crate) struct Head {
-    /// Where the field 35 starts: BodyLength counts from here.
+    /// Start of field 35, from which BodyLength counts.
     pub(crate) body: usize,
-    /// The value of 9.
+    /// The value of field 9.
     pub(crate) body_length: usize,
 }
 
-/// Reads the fields 8 and 9, and sees that 35 follows; `None` if bytes are missing.
+/// Reads fields 8 and 9, and checks that 35 follows; `None` if bytes are missing.
 #[inline(always)]
 pub(crate) fn head(bytes: &[u8]) -> Result<Option<Head>, Garbled> {
     let started = bytes.len().min(START.len());
@@ -187,7 +187,7 @@ pub(crate) fn head(bytes: &[u8]) -> Result<Option<Head>, Garbled> {
     Ok(Some(Head { body, body_length }))
 }
 
-/// Bytes of the message at the start; `None` if it is incomplete.
+/// Returns the length of the message at the start; `None` if it is incomplete.
 fn message_length(bytes: &[u8], limit: usize) -> Result<Option<usize>, Garbled> {
     let Some(head) = head(bytes)? else { return Ok(None) };
     let length = head.body + head.body_length + TRAILER_BYTES;
@@ -195,7 +195,7 @@ fn message_length(bytes: &[u8], limit: usize) -> Result<Option<usize>, Garbled> 
         return Err(Garbled::TooLong);
     }
     let end = head.body + head.body_length;
-    // What is there of the end is looked at before the rest comes.
+    // Check the available part of the trailer before the rest arrives.
     let trailer = bytes.get(end..bytes.len().min(end + 3)).unwrap_or_default();
     let is_field_end = bytes.get(end - 1).is_none_or(|byte| *byte == SOH);
     if !is_field_end || !b"10=".starts_with(trailer) {
@@ -212,7 +212,7 @@ mod tests {
 
     const LIMIT: usize = 300;
 
-    /// A message with this body (after 9), with right length and checksum.
+    /// Builds a message with this body (after 9), and with correct length and checksum.
     fn message(body: &str) -> Vec<u8> {
         let body = body.replace('|', "\x01");
         let mut bytes = format!("8=FIX.4.4\x019={}\x01{body}", body.len()).into_bytes();
@@ -292,7 +292,7 @@ mod tests {
         let good = logon();
         let mut bytes = good[..40].to_vec();
         bytes.extend_from_slice(&good);
-        // The length of the cut one reaches into the good one, which is asked for again.
+        // The truncated message's length reaches into the valid one, which must be requested again.
         assert_eq!(
             next_message(&bytes, LIMIT),
             Framing::Garbled { length: bytes.len(), why: Garbled::WrongLength }
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(next_message(&short, LIMIT), Framing::Garbled { length, why: Garbled::WrongLength });
     }
 
-    /// The messages in a stream that comes in pieces which end at these places.
+    /// Returns the messages in a stream that arrives in pieces, which end at these positions.
     fn found_in(stream: &[u8], ends: &[usize]) -> Vec<Vec<u8>> {
         let (mut found, mut at) = (Vec::new(), 0);
         for end in ends.iter().copied().chain([stream.len()]) {
@@ -343,7 +343,7 @@ mod tests {
 
         #[test]
         fn a_message_is_found_behind_any_junk(junk in prop::collection::vec(any::<u8>(), 0..60)) {
-            // A `9=` in the junk may claim the message's bytes, so the junk starts no message.
+            // A `9=` in the junk could claim the message's bytes, so the junk must not start a message.
             prop_assume!(!junk.windows(5).any(|window| window == START));
             let mut bytes = junk.clone();
             bytes.extend_from_slice(&logon());

@@ -1,20 +1,20 @@
-//! Repeating groups: entries behind the field that counts them.
+//! Repeating groups: entries after the field that counts them.
 //!
-//! A message that has been read has sound groups: each entry begins with the group's first field, and there are as many as
-//! the count says. The entries are read once more when somebody walks them.
+//! The groups of a message that has been read are valid: each entry starts with the group's first field, and their number matches
+//! the count. Iterating over the entries parses them again.
 
 use core::fmt;
 
 use super::cursor::{Cursor, GroupSpan, ReadError};
 use super::value::LastTimestamp;
 
-/// An entry of a group. `fix!` implements it.
+/// An entry of a group, implemented by `fix!`.
 #[doc(hidden)]
 pub trait Entry<'a>: Sized {
-    /// Reads the entry that starts at the cursor. Returns the cursor behind it.
+    /// Reads the entry at the cursor. Returns the cursor after it.
     ///
     /// # Errors
-    /// There is no such entry, or a field breaks a rule.
+    /// The entry does not exist, or a field breaks a rule.
     fn read_at(
         at: Cursor<'a>,
         last: &mut LastTimestamp,
@@ -22,8 +22,8 @@ pub trait Entry<'a>: Sized {
     ) -> Result<(Self, Cursor<'a>), ReadError>;
 }
 
-/// Reads the group whose count is the current field. Returns the cursor behind the last entry. A count is no reason to reserve
-/// anything: each entry must be there.
+/// Reads the group whose count is the current field. Returns the cursor after the last entry. Nothing is reserved based on the
+/// count, because each entry must actually be present.
 #[doc(hidden)]
 #[inline(never)]
 pub fn read_group<'a, T: Entry<'a>>(
@@ -50,7 +50,7 @@ pub struct Entries<'a, T> {
 }
 
 impl<'a, T: Entry<'a>> Entries<'a, T> {
-    /// The entries of a group of `message`.
+    /// Creates an iterator over the entries of a group of `message`.
     #[doc(hidden)]
     #[must_use]
     pub fn new(span: GroupSpan, message: &'a [u8]) -> Self {
@@ -64,7 +64,7 @@ impl<'a, T: Entry<'a>> Iterator for Entries<'a, T> {
 
     fn next(&mut self) -> Option<T> {
         self.left = self.left.checked_sub(1)?;
-        // The entries were read with the message.
+        // The entries were validated when the message was read.
         let (entry, behind) = T::read_at(self.at, &mut LastTimestamp::default(), 0).ok()?;
         self.at = behind;
         Some(entry)

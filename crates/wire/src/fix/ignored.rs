@@ -1,19 +1,19 @@
-//! Tags that a peer may send though nothing reads them.
+//! Tags that a peer may send although nothing reads them.
 
-/// The first tag that FIX leaves to users.
+/// The first user-defined tag in FIX.
 const FIRST_OF_USERS: u32 = 5_000;
 
-/// Tags that are skipped wherever they stand in a message, whatever their values.
+/// Tags that are skipped anywhere in a message, regardless of their values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IgnoredTags {
-    /// These.
+    /// Ignored tags.
     pub tags: Vec<u32>,
-    /// And those from 5000 on that are declared nowhere.
+    /// Whether undeclared tags from 5000 on are ignored too.
     pub user_defined: bool,
 }
 
 impl IgnoredTags {
-    /// Whether the tag is skipped if it is not declared.
+    /// Returns whether the tag is skipped if it is undeclared.
     #[inline]
     #[must_use]
     pub fn has(&self, tag: u32) -> bool {

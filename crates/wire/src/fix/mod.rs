@@ -1,16 +1,16 @@
 //! FIX: messages of `tag=value` fields.
 //!
-//! Sources: *FIX session layer* and *FIX 4.2*, *4.4*, *5.0 SP2*. The parts, from the bytes up:
+//! Sources: *FIX session layer* and *FIX 4.2*, *4.4*, *5.0 SP2*. The parts, bottom up:
 //!
-//! - [`next_message`] finds the messages in a stream, and skips what is garbled; [`Parts`] splits a message once for all of its readers;
-//! - [`Fields`] walks the fields of any message by number, [`field`] finds one;
-//! - [`fix!`](macro@crate::fix) declares messages: views with typed fields, checked when they are read, plain forms for writing,
-//!   and a constant [`FixSchema`]. [`order_entry`] is the declaration of this crate, with the session's messages;
+//! - [`next_message`] finds the messages in a stream and skips garbled bytes; [`Parts`] splits a message once for all of its readers;
+//! - [`Fields`] iterates over the fields of any message by number, [`field`] finds one;
+//! - [`fix!`](macro@crate::fix) declares messages: views with typed fields, checked when they are read, plain forms for writing, and
+//!   a constant [`FixSchema`]. [`order_entry`] is this crate's declaration, which includes the session messages;
 //! - [`Writer`] writes a message with BodyLength and CheckSum into a caller's buffer.
 //!
 //! # Cost
-//! One pass and no allocation. SOH is found 64 bytes at a time, and the checksum summed 32 at a time. A declared field is found by
-//! a perfect hash of its tag's digits, whatever the order of the fields. `benches/fix.rs` measures it.
+//! One pass and no allocation. SOH is found 64 bytes at a time, and the checksum is summed 32 bytes at a time. A declared field is found
+//! by a perfect hash of its tag's digits, regardless of the order of the fields. `benches/fix.rs` measures it.
 //!
 //! # The declaration
 //! ```
@@ -99,14 +99,14 @@ pub use value::{
 };
 pub use writer::{PreparedFields, SPARE_BYTES, WriteError, Writer};
 
-/// The value of the first field of a message, which is BeginString.
+/// Returns the value of the first field of a message, BeginString.
 #[must_use]
 pub fn begin_string(message: &[u8]) -> &[u8] {
     let first = message.split(|byte| *byte == SOH).next().unwrap_or_default();
     first.strip_prefix(b"8=").unwrap_or_default()
 }
 
-/// The value of the third field of a message, which is MsgType.
+/// Returns the value of the third field of a message, MsgType.
 #[must_use]
 pub fn message_type(message: &[u8]) -> &[u8] {
     let third = message.split(|byte| *byte == SOH).nth(2).unwrap_or_default();
@@ -115,13 +115,13 @@ pub fn message_type(message: &[u8]) -> &[u8] {
 
 static SCHEMAS: [&FixSchema; 1] = [&order_entry::SCHEMA];
 
-/// Every declaration of FIX messages of this crate.
+/// Returns every declaration of FIX messages in this crate.
 #[must_use]
 pub fn fix_schemas() -> &'static [&'static FixSchema] {
     &SCHEMAS
 }
 
-/// The declaration of this name, upper or lower case.
+/// Returns the declaration with this name, ignoring case.
 #[must_use]
 pub fn fix_schema_by_name(name: &str) -> Option<&'static FixSchema> {
     let name = if name.eq_ignore_ascii_case("fix") { order_entry::SCHEMA.name } else { name };

@@ -1,8 +1,7 @@
-//! The messages of a session and of order entry.
+//! Session and order entry messages.
 //!
-//! Sources: *FIX session layer*; *FIX 4.2*, *4.4* and *5.0 SP2*, volumes 2 and 4. The fields are those that order entry uses. A field
-//! that one of the versions requires and another does not is optional here; a dictionary checks the rest. Other tags are
-//! reachable by number.
+//! Sources: *FIX session layer*; *FIX 4.2*, *4.4* and *5.0 SP2*, volumes 2 and 4. The declared fields are the ones that order entry uses.
+//! A field that only some versions require is optional here; a dictionary checks the rest. Other tags are accessible by number.
 
 tapeworks_wire_macros::fix! {
     /// Sessions and order entry: orders, cancels, replaces, mass cancels, quotes and their reports, in FIX 4.2, 4.4 and 5.0 SP2.

@@ -3,7 +3,7 @@
 //! [`next_message`](super::next_message) has checked the length and the checksum. The session's checks, typed views and lookups by tag
 //! then share the parts, so nothing searches for SOH, parses a tag or sums the bytes again.
 //!
-//! Cost: one pass, some 70 instructions a field. The buffer grows to the message with the most fields.
+//! Cost: one pass, about 70 instructions per field. The buffer grows to fit the message with the most fields.
 
 use super::fields::{data_of_length, is_length};
 use super::framing::{Framing, TRAILER_BYTES, next_message};
@@ -13,7 +13,7 @@ use super::value::{LastTimestamp, ValueError, number_before_equals, read_signed,
 /// A field of a message: its tag and the position of its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The tag; 0 if the number in the message is no tag, such as -1.
+    /// The tag; 0 if the number in the message is not a tag, such as -1.
     pub tag: u32,
     start: u32,
     end: u32,
@@ -27,7 +27,7 @@ impl Part {
         message.get(self.start as usize..self.end as usize).unwrap_or_default()
     }
 
-    /// Returns the number before `=`, which may be no tag.
+    /// Returns the number before `=`, which may not be a tag.
     #[must_use]
     pub fn number(&self, message: &[u8]) -> i64 {
         if self.tag != 0 {
@@ -51,7 +51,7 @@ impl Part {
     }
 }
 
-/// A message whose length and checksum are right, with its fields in order.
+/// A message with a verified length and checksum, and its fields in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Parsed<'a> {
     bytes: &'a [u8],
@@ -94,7 +94,7 @@ impl<'a> Parsed<'a> {
         Some(part.value(self.bytes)).filter(|value| !value.is_empty())
     }
 
-    /// Iterates over the tags and values in order. Numbers that are no tags are skipped.
+    /// Iterates over the tags and values in order. Numbers that are not tags are skipped.
     pub fn fields(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
         let bytes = self.bytes;
         let tagged = self.parts.iter().filter(|part| part.tag != 0);
@@ -135,7 +135,7 @@ impl Parts {
     /// Splits a message that [`next_message`](super::next_message) has found.
     ///
     /// Fields without a value and numbers such as -1 are parts too, so that a session can reject and count their message. Returns
-    /// `None` if the message is garbled, because there is no number before `=` or a field has no end.
+    /// `None` if the message is garbled because a number before `=` is missing or a field has no end.
     #[must_use]
     pub fn split<'a>(&'a mut self, message: &'a [u8]) -> Option<Parsed<'a>> {
         self.0.clear();
@@ -185,7 +185,7 @@ impl Parts {
     }
 }
 
-/// Reads a number of any form before `=`. The tag is 0 if the number is no tag.
+/// Parses a number of any form before `=`. The tag is 0 if the number is not a tag.
 #[cold]
 #[inline(never)]
 fn unusual_number(message: &[u8], at: u32) -> Option<(u32, u32)> {

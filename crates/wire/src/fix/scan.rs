@@ -1,18 +1,18 @@
 //! Finds SOH and sums bytes, sixteen at a time.
 //!
-//! On x86-64 by SSE2, which every such processor has; elsewhere by 64-bit words. The tests compare both with a loop over bytes.
+//! On x86-64 this uses SSE2, which every such processor has, elsewhere 64-bit words. Tests compare both with a loop over bytes.
 //!
-//! Cost: some 20 instructions for 64 bytes to find SOH, some 12 to sum them.
+//! Cost: for 64 bytes, about 20 instructions to find SOH and about 12 to sum.
 
 use core::num::NonZeroU32;
 
 /// The byte that ends every field.
 pub const SOH: u8 = 1;
 
-/// Bytes of a block, one bit each.
+/// Bytes per block; masks have one bit for each.
 pub(crate) const BLOCK: usize = 64;
 
-/// Sixteen bytes at the offset; zeros if they do not all lie inside.
+/// Returns sixteen bytes at the offset; zeros unless all of them are in bounds.
 #[inline(always)]
 fn sixteen(bytes: &[u8], offset: usize) -> [u8; 16] {
     match bytes.get(offset..).and_then(|rest| rest.first_chunk::<16>()) {
@@ -28,14 +28,14 @@ mod lanes {
         sum_of_u8_abs_diff_m128i, zeroed_m128i,
     };
 
-    /// A bit for each byte that is SOH, the first lowest.
+    /// Returns a bit for each byte that is SOH, the first lowest.
     #[inline(always)]
     pub(super) fn soh_bits(bytes: [u8; 16]) -> u64 {
         let found = cmp_eq_mask_i8_m128i(m128i::from(bytes), set_splat_i8_m128i(super::SOH as i8));
         u64::from(move_mask_i8_m128i(found).cast_unsigned())
     }
 
-    /// Whether a byte of the words is SOH.
+    /// Returns whether any byte of the words is SOH.
     #[inline(always)]
     pub(crate) fn has_soh(words: [u64; 2]) -> bool {
         let found = cmp_eq_mask_i8_m128i(m128i::from(words), set_splat_i8_m128i(super::SOH as i8));
@@ -77,23 +77,23 @@ mod words {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
 
-    /// A bit for each byte that is SOH, the first lowest.
+    /// Returns a bit for each byte that is SOH, the first lowest.
     #[inline(always)]
     pub(super) fn soh_bits(bytes: [u8; 16]) -> u64 {
         let word = u128::from_le_bytes(bytes);
         let bits = |word: u64| {
             let zero_where_found = word ^ (LOW * super::SOH as u64);
-            // The high bit of each byte that is zero, exactly: no carry passes from byte to byte.
+            // The high bit of each zero byte. This is exact, because no carry crosses a byte boundary.
             let found = !((zero_where_found & !HIGH).wrapping_add(!HIGH) | zero_where_found) & HIGH;
             (found >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
         };
         bits(word as u64) | bits((word >> 64) as u64) << 8
     }
 
-    /// Whether a byte of the words is SOH.
+    /// Returns whether any byte of the words is SOH.
     #[inline(always)]
     pub(crate) fn has_soh([first, second]: [u64; 2]) -> bool {
-        /// The highest bit of a byte that is SOH; of others only behind one.
+        /// Marks the highest bit of a byte that is SOH; other bytes can be marked only after one.
         const fn found(word: u64) -> u64 {
             let zero_where_found = word ^ (LOW * super::SOH as u64);
             zero_where_found.wrapping_sub(LOW) & !zero_where_found & HIGH
@@ -142,13 +142,13 @@ pub(crate) use words::has_soh;
 #[cfg(not(target_arch = "x86_64"))]
 use words::{Sum, soh_bits};
 
-/// A bit for each SOH in the 64 bytes from `offset`, the first lowest. Bytes behind the end have none.
+/// Returns a bit for each SOH in the 64 bytes from `offset`, the first lowest. Bytes past the end have none.
 #[inline(always)]
 pub(crate) fn soh_mask(bytes: &[u8], offset: usize) -> u64 {
     match bytes.get(offset..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
         Some(block) => full_mask(block),
         None => {
-            // The last 64 bytes of the message, less those before the offset.
+            // The last 64 bytes of the message, without the ones before the offset.
             let before = (offset + BLOCK).wrapping_sub(bytes.len());
             match bytes.last_chunk::<BLOCK>() {
                 Some(block) if before < BLOCK => full_mask(block) >> before,
@@ -171,7 +171,7 @@ fn short_mask(bytes: &[u8], offset: usize) -> u64 {
     block.enumerate().fold(0, |mask, (index, byte)| mask | u64::from(*byte == SOH) << index)
 }
 
-/// Zeros, then ones: 64 bytes of it keep the last bytes of a block.
+/// Zeros, then ones: a 64-byte window of it selects the last bytes of a block.
 static KEEP_LAST: [u8; 2 * BLOCK] = {
     let mut mask = [0xff; 2 * BLOCK];
     let mut index = 0;
@@ -182,8 +182,8 @@ static KEEP_LAST: [u8; 2 * BLOCK] = {
     mask
 };
 
-/// The sum of bytes, each as a number: FIX's checksum is its lowest byte. The last block is read where it lies whole in the bytes, and what
-/// it shares with the one before counts once.
+/// Sums bytes as numbers; FIX's checksum is the lowest byte of the sum. The last block is read so that it ends at the end of the bytes;
+/// its overlap with the preceding block counts once.
 #[inline(always)]
 pub(crate) fn sum(bytes: &[u8]) -> u64 {
     let before = bytes.len().wrapping_sub(1) / BLOCK * BLOCK;
@@ -196,14 +196,14 @@ pub(crate) fn sum(bytes: &[u8]) -> u64 {
     even.total() + odd.total()
 }
 
-/// The sum of the whole blocks of some bytes.
+/// Sums the whole blocks of some bytes.
 #[inline(always)]
 pub(crate) fn sum_of_blocks(bytes: &[u8]) -> u64 {
     let (even, odd) = sums_of_blocks(bytes);
     even.total() + odd.total()
 }
 
-/// The same in two sums, so that neither addition waits for the other.
+/// Sums whole blocks in two accumulators, so that neither addition waits for the other.
 #[inline(always)]
 fn sums_of_blocks(bytes: &[u8]) -> (Sum, Sum) {
     let (mut even, mut odd) = (Sum::new(), Sum::new());
@@ -225,8 +225,8 @@ fn sum_other(bytes: &[u8]) -> u64 {
     sum.total() + chunks.remainder().iter().map(|byte| u64::from(*byte)).sum::<u64>()
 }
 
-/// The place of the next SOH from `start`, or the length of the bytes if there is none: inline if it is one of the next 32 bytes. Places
-/// have 32 bits, so that no sum of them overflows and one comparison holds them inside.
+/// Returns the position of the next SOH from `start`, or the length of the bytes if there is none. Inline if SOH is within 32 bytes.
+/// Positions have 32 bits, so that no sum of them overflows and one comparison bounds them.
 #[inline(always)]
 pub(crate) fn end_of(bytes: &[u8], start: u32) -> u32 {
     let from = start as usize;
@@ -239,7 +239,7 @@ pub(crate) fn end_of(bytes: &[u8], start: u32) -> u32 {
     far_end_of(bytes, start)
 }
 
-/// As [`end_of`], not inline.
+/// Does the same as [`end_of`], out of line.
 #[inline(never)]
 pub(crate) fn far_end_of(bytes: &[u8], start: u32) -> u32 {
     let mut at = start as usize;
@@ -254,7 +254,7 @@ pub(crate) fn far_end_of(bytes: &[u8], start: u32) -> u32 {
     rest.iter().position(|byte| *byte == SOH).map_or(bytes.len() as u32, |place| (at + place) as u32)
 }
 
-/// The checksum of bytes: their sum modulo 256.
+/// Computes the checksum of bytes: their sum modulo 256.
 #[inline]
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u8 {

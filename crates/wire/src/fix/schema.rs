@@ -1,4 +1,4 @@
-//! The declaration of FIX messages as a constant, and its forms: a reference page, JSON, the fields of a message by name.
+//! The declaration of FIX messages as a constant, and its forms: a reference page, JSON, and the fields of a message by name.
 
 use core::fmt::{self, Write as _};
 
@@ -7,18 +7,18 @@ use crate::value::write_text;
 
 use super::Fields;
 
-/// Messages of FIX that are declared together.
+/// FIX messages that are declared together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixSchema {
     /// Stable name: `fix-order-entry`.
     pub name: &'static str,
     /// Name for people.
     pub title: &'static str,
-    /// The versions of FIX that it is for.
+    /// The FIX versions that it covers.
     pub versions: &'static str,
     /// Doc comment of the declaration.
     pub doc: &'static str,
-    /// Fields of every message's header, behind 8, 9 and 35.
+    /// Fields of every message's header, after 8, 9 and 35.
     pub header: &'static [FixField],
     /// Fields of every message's trailer, before 10.
     pub trailer: &'static [FixField],
@@ -30,7 +30,7 @@ pub struct FixSchema {
     pub enums: &'static [EnumSchema],
 }
 
-/// A message or the entry of a group.
+/// A message or a group entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixStructure {
     /// Name in the declaration: `NewOrderSingle`.
@@ -56,7 +56,7 @@ pub struct FixField {
     pub doc: &'static str,
     /// The tag.
     pub tag: u32,
-    /// Every message has it.
+    /// Whether every message must have the field.
     pub is_required: bool,
     /// Its type.
     pub kind: FixKind,
@@ -75,7 +75,7 @@ pub enum FixKind {
     Unsigned,
     /// A decimal.
     Decimal {
-        /// The most places that are kept.
+        /// The maximum number of places.
         places: u8,
     },
     /// UTCTimestamp.
@@ -86,7 +86,7 @@ pub enum FixKind {
     Time,
     /// `Y` or `N`.
     Flag,
-    /// Data, which may have SOH.
+    /// Data, which may contain SOH.
     Data {
         /// The tag of the field before it, which holds its length.
         length_tag: u32,
@@ -98,7 +98,7 @@ pub enum FixKind {
 }
 
 impl FixKind {
-    /// The kind's name, as in the JSON form.
+    /// Returns the kind's name in the JSON form.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -119,24 +119,24 @@ impl FixKind {
 }
 
 impl FixSchema {
-    /// The message of this type.
+    /// Returns the message of this type.
     #[must_use]
     pub fn message(&self, message_type: &[u8]) -> Option<&'static FixStructure> {
         self.messages.iter().find(|message| message.message_type.as_bytes() == message_type)
     }
 
-    /// The first field of this tag in header, trailer, messages or groups.
+    /// Returns the first field with this tag in the header, the trailer, the messages or the groups.
     #[must_use]
     pub fn field(&self, tag: u32) -> Option<&'static FixField> {
         let structures = self.messages.iter().chain(self.groups).flat_map(|item| item.fields);
         self.header.iter().chain(self.trailer).chain(structures).find(|field| field.tag == tag)
     }
 
-    /// Writes the fields of a message as `MsgType(35)=D NewOrderSingle ClOrdID(11)=A1 Side(54)=1 Buy`, one after the other.
-    /// Tags that are not declared have no name.
+    /// Writes the fields of a message in order, as `MsgType(35)=D NewOrderSingle ClOrdID(11)=A1 Side(54)=1 Buy`. Undeclared tags have no
+    /// name.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// The writer's errors.
     pub fn write_message(&self, out: &mut dyn fmt::Write, message: &[u8]) -> fmt::Result {
         for (index, field) in Fields::new(message).enumerate() {
             if index > 0 {
@@ -171,7 +171,7 @@ impl FixSchema {
         Ok(())
     }
 
-    /// The declaration as a reference page in Markdown.
+    /// Returns the declaration as a reference page in Markdown.
     #[must_use]
     pub fn markdown(&self) -> String {
         let mut out = String::new();
@@ -241,7 +241,7 @@ impl FixSchema {
         Ok(())
     }
 
-    /// The declaration as one JSON object.
+    /// Returns the declaration as one JSON object.
     #[must_use]
     pub fn json(&self) -> String {
         let mut writer = JsonWriter::new();
@@ -280,12 +280,12 @@ impl FixSchema {
     }
 }
 
-/// A listed value as it is on the wire.
+/// Formats a listed value as on the wire.
 fn raw_text(schema: &EnumSchema, raw: u64) -> String {
     if schema.text { char::from(raw as u8).to_string() } else { raw.to_string() }
 }
 
-/// The name of a value on the wire.
+/// Returns the name of a value on the wire.
 fn meaning(schema: &EnumSchema, value: &[u8]) -> Option<&'static str> {
     let raw = match (schema.text, value) {
         (true, [character]) => u64::from(*character),
@@ -331,7 +331,7 @@ fn json_field(writer: &mut JsonWriter, field: &FixField) {
     }
 }
 
-/// Writes a message as `NewOrderSingle { 35=D 11=A1 }`: what `Debug` of a view shows.
+/// Writes a message as `NewOrderSingle { 35=D 11=A1 }`, the `Debug` format of views.
 #[doc(hidden)]
 pub fn write_fields(formatter: &mut fmt::Formatter<'_>, name: &str, message: &[u8]) -> fmt::Result {
     write!(formatter, "{name} {{")?;

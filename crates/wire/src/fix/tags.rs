@@ -1,8 +1,8 @@
-//! Names of the tags that sessions and translators look up by number, and sets of tags.
+//! Names of the tags that sessions and translators look up by number, and tag sets.
 
 use std::collections::HashSet;
 
-/// Declares the names. Each is documented by the standard's name of the field.
+/// Declares the names, each documented by the field's name in the standard.
 macro_rules! tags {
     ($($name:ident = $number:literal $field:literal,)*) => {
         /// The numbers of fields by name.
@@ -91,10 +91,10 @@ tags! {
     MARKET_SEGMENT_ID = 1300 "MarketSegmentID",
 }
 
-/// Tags below this have a bit each. It covers the standard's tags and the lower ones that users define.
+/// Tags below this limit have a bit each: the standard's tags and the lower user-defined ones.
 const BIT_TAGS: u32 = 16_384;
 
-/// A set of tags. Cost of a lookup: one load and a shift for tags below 16,384, otherwise a hash.
+/// A set of tags. A lookup costs one load and a shift for tags below 16,384, otherwise a hash lookup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TagSet {
     bits: Vec<u64>,
@@ -102,7 +102,7 @@ pub struct TagSet {
 }
 
 impl TagSet {
-    /// Returns whether the set has the tag.
+    /// Returns whether the set contains the tag.
     #[inline(always)]
     #[must_use]
     pub fn has(&self, tag: u32) -> bool {
@@ -112,7 +112,7 @@ impl TagSet {
         }
     }
 
-    /// Adds the tag. Returns whether the set did not have it. Allocates if the tag is higher than all before.
+    /// Adds the tag. Returns whether the tag is new. Allocates if the tag is higher than all earlier ones.
     #[inline(always)]
     pub fn insert(&mut self, tag: u32) -> bool {
         let bit = 1 << (tag % 64);

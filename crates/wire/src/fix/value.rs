@@ -1,17 +1,17 @@
-//! The values of FIX fields as text: integers, decimals, times. Each is read and written exactly, and without allocation.
+//! FIX field values as text: integers, decimals, times. Each is read and written exactly and without allocation.
 //!
-//! Source: *FIX 5.0 SP2*, volume 1, field data types. A decimal is an integer with implied places: no float is anywhere.
+//! Source: *FIX 5.0 SP2*, volume 1, field data types. A decimal is an integer with implied places; no floats are used.
 //! Times are nanoseconds UTC. Readers take the text of one field, writers the start of a buffer.
 //!
-//! Cost: numbers of up to eight digits are read as one 64-bit word, in some twenty instructions; longer ones digit by digit. A timestamp
-//! of the same day as the last one costs some sixty.
+//! Cost: numbers of up to eight digits are read as one 64-bit word, in about twenty instructions, longer numbers digit by digit. A
+//! timestamp on the same day as the last one takes about sixty.
 
 use core::fmt;
 use core::num::NonZeroU64;
 
 use super::scan::{SOH, end_of, far_end_of};
 
-/// Nanoseconds of a day.
+/// Nanoseconds per day.
 pub(crate) const DAY_NS: u64 = 86_400_000_000_000;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -19,18 +19,18 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// The most digits of an `i64`.
 const MAX_DIGITS: usize = 19;
 
-/// Why a text is not a value of its type.
+/// Why a text is not a valid value of its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ValueError {
     /// The field has no value.
     Empty,
     /// The text does not have the form of the type.
     Format,
-    /// The value does not fit: more than 64 bits, or a time outside of 1970 to 2553.
+    /// The value does not fit: more than 64 bits, or a time outside 1970 to 2553.
     OutOfRange,
-    /// The decimal has more places than the field keeps, and they are not zeros.
+    /// The decimal has more places than the field keeps, and they are not all zero.
     TooManyPlaces,
-    /// The value is not one of those declared.
+    /// The value is not one of the declared values.
     NotListed,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for ValueError {
 
 impl core::error::Error for ValueError {}
 
-/// How many digits of a second a time has.
+/// The number of fractional digits of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum TimePrecision {
     /// None.
@@ -63,7 +63,7 @@ pub enum TimePrecision {
 }
 
 impl TimePrecision {
-    /// Nanoseconds of the last digit.
+    /// Returns the nanoseconds per unit of the last digit.
     #[must_use]
     pub const fn unit_ns(self) -> u64 {
         match self {
@@ -79,13 +79,13 @@ impl TimePrecision {
 
 const ZEROS: u64 = 0x3030_3030_3030_3030;
 
-/// Whether each byte is a digit's value, 0 to 9.
+/// Returns whether each byte is the value of a digit, 0 to 9.
 #[inline(always)]
 const fn are_digits(digits: u64) -> bool {
     (digits.wrapping_add(0x0606_0606_0606_0606) | digits) & 0xf0f0_f0f0_f0f0_f0f0 == 0
 }
 
-/// The number of eight digits' values, the first in the lowest byte.
+/// Combines eight digit values into a number; the first digit is in the lowest byte.
 #[inline(always)]
 const fn number_of(digits: u64) -> u64 {
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
@@ -94,14 +94,14 @@ const fn number_of(digits: u64) -> u64 {
     high.wrapping_add(low) >> 32
 }
 
-/// The last `count` characters of a word, 1 to 8, less `0` each, behind zeros.
+/// Returns the last `count` characters of a word, 1 to 8, as digit values, padded in front with zeros.
 #[inline(always)]
 const fn last_values(word: u64, count: usize) -> u64 {
     let unused = (64u32.wrapping_sub(8 * count as u32)) & 63;
     (word ^ ZEROS) >> unused << unused
 }
 
-/// The eight bytes before `end`, the first in the lowest byte. Bytes before the start of `bytes` are zero.
+/// Returns the eight bytes before `end`, the first in the lowest byte. Bytes before the start of `bytes` are zero.
 #[inline(always)]
 pub(crate) fn word_before(bytes: &[u8], end: usize) -> u64 {
     match end.checked_sub(8).and_then(|start| bytes.get(start..)).and_then(|rest| rest.first_chunk::<8>()) {
@@ -123,7 +123,7 @@ fn short_word_before(bytes: &[u8], end: usize) -> u64 {
         .0
 }
 
-/// The eight bytes from `start`. Bytes behind the end of `bytes` are zero.
+/// Returns the eight bytes from `start`. Bytes past the end of `bytes` are zero.
 #[inline(always)]
 pub(crate) fn word_at(bytes: &[u8], start: usize) -> u64 {
     match bytes.get(start..).and_then(|rest| rest.first_chunk::<8>()) {
@@ -141,7 +141,7 @@ fn short_word_at(bytes: &[u8], start: usize) -> u64 {
 
 // ---- reading inside of a message -------------------------------------------------------------------------
 
-/// The unsigned number in `bytes[start..end]`.
+/// Parses the unsigned number in `bytes[start..end]`.
 #[inline(always)]
 pub(crate) fn unsigned_in(bytes: &[u8], start: usize, end: usize) -> Result<u64, ValueError> {
     let count = end.wrapping_sub(start);
@@ -175,7 +175,7 @@ fn long_unsigned(text: &[u8]) -> Result<u64, ValueError> {
 pub(crate) fn number_before_equals(bytes: &[u8], start: u32) -> Option<(u32, u32)> {
     let word = match eight(bytes, start) {
         Some(word) => word,
-        // The last field is shorter: what precedes it is shifted out.
+        // The last field is shorter than a word: shift out the bytes before it.
         None => {
             let missing = (start as usize + 8).checked_sub(bytes.len()).filter(|missing| *missing < 8)?;
             word_before(bytes, bytes.len()) >> (8 * missing)
@@ -195,7 +195,7 @@ pub(crate) fn number_before_equals(bytes: &[u8], start: u32) -> Option<(u32, u32
     None
 }
 
-/// The signed number in `bytes[start..end]`.
+/// Parses the signed number in `bytes[start..end]`.
 #[inline(always)]
 pub(crate) fn signed_in(bytes: &[u8], start: usize, end: usize) -> Result<i64, ValueError> {
     let count = end.wrapping_sub(start);
@@ -231,13 +231,13 @@ const POWERS_OF_TEN: [i64; MAX_DIGITS] = {
     powers
 };
 
-/// `10^exponent`, 0 to 18.
+/// Returns `10^exponent` for 0 to 18.
 #[inline(always)]
 const fn power_of_ten(exponent: usize) -> i64 {
     if exponent < MAX_DIGITS { POWERS_OF_TEN[exponent] } else { 0 }
 }
 
-/// The decimal in `bytes[start..end]`, in units of `10^-PLACES`.
+/// Parses the decimal in `bytes[start..end]`, in units of `10^-PLACES`.
 #[inline]
 pub(crate) fn decimal_in<const PLACES: u8>(
     bytes: &[u8],
@@ -245,7 +245,7 @@ pub(crate) fn decimal_in<const PLACES: u8>(
     end: usize,
 ) -> Result<i64, ValueError> {
     const { assert!(PLACES <= 10, "a decimal keeps at most 10 places") };
-    /// What `.` is less `0`. Its highest bit is in no digit.
+    /// `.` minus `0`. No digit has its highest bit.
     const POINT: u64 = 0x1e;
     let count = end.wrapping_sub(start);
     let places = PLACES as usize;
@@ -257,7 +257,7 @@ pub(crate) fn decimal_in<const PLACES: u8>(
                 return Ok(number_of(values) as i64 * power_of_ten(places));
             }
         } else {
-            // The digits before the point move up over it.
+            // Move the digits before the point up over it.
             let lowest = (points & points.wrapping_neg()) >> 4;
             let before = values & lowest.wrapping_sub(1);
             let after = values & (lowest << 8).wrapping_neg();
@@ -310,7 +310,7 @@ fn long_decimal(bytes: &[u8], start: usize, end: usize, places: usize) -> Result
     Ok(number)
 }
 
-/// Days before each month of a year without a leap day; the last two are for months that do not exist.
+/// Days before each month of a non-leap year; the first and the last two entries are months that do not exist.
 const DAYS_BEFORE_MONTH: [u16; 16] = [0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365, 0, 0];
 
 const fn is_leap(year: u64) -> bool {
@@ -331,8 +331,8 @@ const DAYS_BEFORE_YEAR: [u32; YEARS + 1] = {
     days
 };
 
-/// Days since 1970 of a date, `YYYYMMDD` with the first character in the lowest byte; years 1970 to 2553. Tables instead of
-/// divisions.
+/// Parses a date into days since 1970. `text` is `YYYYMMDD` with the first character in the lowest byte; years 1970 to 2553. Uses tables
+/// instead of divisions.
 #[inline(always)]
 fn days_of(text: u64) -> Result<u64, ValueError> {
     let digits = text ^ ZEROS;
@@ -360,7 +360,7 @@ fn days_of(text: u64) -> Result<u64, ValueError> {
     Ok(u64::from(first + before + (leap & u32::from(month > 2)) + day - 1))
 }
 
-/// What is wrong with a date of another year.
+/// Returns the error for a date in an unsupported year.
 #[cold]
 fn outside(year: u64, month: usize, day: u32) -> ValueError {
     let before = DAYS_BEFORE_MONTH[month & 15];
@@ -369,7 +369,7 @@ fn outside(year: u64, month: usize, day: u32) -> ValueError {
     if day > u32::from(length) { ValueError::Format } else { ValueError::OutOfRange }
 }
 
-/// The last timestamp that was read: most timestamps of a message are of one second, those of a session of one day.
+/// The last timestamp read: most timestamps in a message share their second, and most in a session share their day.
 #[derive(Clone, Copy, Debug)]
 pub struct LastTimestamp {
     /// `YYYYMMDD`.
@@ -385,7 +385,7 @@ pub struct LastTimestamp {
 }
 
 impl LastTimestamp {
-    /// None yet. No text is this one: two characters are in the time and in the end, and differ.
+    /// No timestamp yet. No text matches: `time` and `end` share two characters, which differ here.
     pub const NONE: Self = Self { date: 0, time: 0, end: u64::MAX, days: 0, second_ns: 0 };
 
     #[inline(always)]
@@ -396,7 +396,7 @@ impl LastTimestamp {
     #[inline(never)]
     fn set_date(&mut self, text: u64) -> Result<u64, ValueError> {
         let days = days_of(text)?;
-        // No time is of this date yet.
+        // The time part is reset, because no time of this date has been read yet.
         *self = Self { date: text, days, ..Self::NONE };
         Ok(days)
     }
@@ -408,13 +408,13 @@ impl Default for LastTimestamp {
     }
 }
 
-/// The seconds since midnight of `HH:MM:SS`, the first character in the lowest byte.
+/// Returns the seconds since midnight of `HH:MM:SS`; the first character is in the lowest byte.
 #[inline(always)]
 const fn second_of(text: u64) -> Option<u64> {
     const ZEROS_AND_COLONS: u64 = u64::from_le_bytes(*b"00:00:00");
     const COLONS: u64 = 0x0000_ff00_00ff_0000;
     const PAIRS: u64 = 0x00ff_0000_ff00_00ff;
-    // Sets the highest bit of what is too much. A leap second, 60, is the first of the next minute.
+    // Sets the highest bit of every value that is too large. A leap second, 60, counts as the first second of the next minute.
     const HEADROOM: u64 = (0x80 - 24) | (0x80 - 60) << 24 | (0x80 - 61) << 48;
     const HIGH: u64 = 0x0080_0000_8000_0080;
     let values = text ^ ZEROS_AND_COLONS;
@@ -424,12 +424,12 @@ const fn second_of(text: u64) -> Option<u64> {
     if wrong | pairs.wrapping_add(HEADROOM) & HIGH != 0 {
         return None;
     }
-    // Hours in the lowest byte, minutes in the fourth, seconds in the seventh.
+    // Hours are in the lowest byte, minutes in the fourth, seconds in the seventh.
     let minutes = pairs.wrapping_mul(60 << 24 | 1) >> 24 & 0xfff;
     Some(minutes * 60 + (pairs >> 48))
 }
 
-/// The milliseconds of `.mmm`, the first character in the lowest byte.
+/// Returns the milliseconds of `.mmm`; the first character is in the lowest byte.
 #[inline(always)]
 const fn milliseconds_of(text: u32) -> Option<u64> {
     let values = text ^ u32::from_le_bytes(*b".000");
@@ -441,10 +441,10 @@ const fn milliseconds_of(text: u32) -> Option<u64> {
     Some(hundreds * 100 + tens * 10 + ones)
 }
 
-/// The nanoseconds of a fraction in `bytes[start..end]`: a point, and 3, 6 or 9 digits.
+/// Parses the fraction in `bytes[start..end]`, a point and 3, 6 or 9 digits, into nanoseconds.
 #[inline(always)]
 fn fraction_in(bytes: &[u8], start: usize, end: usize) -> Result<u64, ValueError> {
-    // `:SS` or more is before the point, so that there are eight bytes before the end.
+    // At least `:SS` precedes the point, so there are eight bytes before the end.
     let last = word_before(bytes, end);
     let number = match end.wrapping_sub(start) {
         4 => milliseconds_of((last >> 32) as u32).map(|milliseconds| milliseconds * 1_000_000),
@@ -465,7 +465,7 @@ fn fraction_in(bytes: &[u8], start: usize, end: usize) -> Result<u64, ValueError
     }
 }
 
-/// The nanoseconds of a day in `bytes[start..end]`: `HH:MM:SS` and 0, 3, 6 or 9 digits of a second.
+/// Parses the time in `bytes[start..end]`, `HH:MM:SS` with 0, 3, 6 or 9 fractional digits, into nanoseconds since midnight.
 #[inline(always)]
 fn time_of_day_in(bytes: &[u8], start: usize, end: usize) -> Result<u64, ValueError> {
     let Some(seconds) = second_of(word_at(bytes, start)) else { return Err(ValueError::Format) };
@@ -473,7 +473,7 @@ fn time_of_day_in(bytes: &[u8], start: usize, end: usize) -> Result<u64, ValueEr
     Ok(seconds * SECOND_NS + fraction_ns)
 }
 
-/// The UTC nanoseconds in `bytes[start..end]`: `YYYYMMDD-HH:MM:SS` and 0, 3, 6 or 9 digits of a second.
+/// Parses the UTC timestamp in `bytes[start..end]`: `YYYYMMDD-HH:MM:SS` with 0, 3, 6 or 9 fractional digits.
 #[inline]
 pub(crate) fn timestamp_in(
     bytes: &[u8],
@@ -495,7 +495,7 @@ pub(crate) fn timestamp_in(
     Ok(days * DAY_NS + seconds * SECOND_NS + fraction_ns)
 }
 
-/// The day in `bytes[start..end]`, `YYYYMMDD`, in days since 1970.
+/// Parses the date in `bytes[start..end]`, `YYYYMMDD`, into days since 1970.
 #[inline]
 pub(crate) fn date_in(bytes: &[u8], start: usize, end: usize) -> Result<u32, ValueError> {
     match end.wrapping_sub(start) {
@@ -505,7 +505,7 @@ pub(crate) fn date_in(bytes: &[u8], start: usize, end: usize) -> Result<u32, Val
     }
 }
 
-/// The nanoseconds since midnight in `bytes[start..end]`.
+/// Parses the time in `bytes[start..end]` into nanoseconds since midnight.
 #[inline]
 pub(crate) fn time_in(bytes: &[u8], start: usize, end: usize) -> Result<u64, ValueError> {
     match end.wrapping_sub(start) {
@@ -517,20 +517,20 @@ pub(crate) fn time_in(bytes: &[u8], start: usize, end: usize) -> Result<u64, Val
 
 // ---- reading the value that starts here --------------------------------------------------------------------
 
-// Each returns the value and the place of the SOH that ends it: numbers and times show where they end, so that nothing is searched.
-// The bytes are fewer than 2^32. Rare forms are read by functions whose results fit into registers: through memory, all would go.
+// Each returns the value and the position of its SOH. Numbers and times show where they end, so nothing is searched. `bytes` is shorter
+// than 2^32. Rare forms are parsed by functions whose results fit into registers; a result in memory would force all of them there.
 
-/// SOH less `0`.
+/// SOH minus `0`.
 const END: u8 = SOH ^ b'0';
 
-/// The highest bit of each byte that is no digit's value. Exact up to and with the first; behind a byte of 0x8a or more, which a
-/// point is not, a digit may be taken for none.
+/// Sets the highest bit of each byte that is not a digit value. Exact up to and including the first such byte; after a byte of 0x8a or
+/// more, which a point is not, a digit may be marked too.
 #[inline(always)]
 const fn no_digits(values: u64) -> u64 {
     (values.wrapping_add(0x7676_7676_7676_7676) | values) & 0x8080_8080_8080_8080
 }
 
-/// The eight bytes from `start`, if there are as many.
+/// Returns the eight bytes from `start`, if that many exist.
 #[inline(always)]
 pub(crate) fn eight(bytes: &[u8], start: u32) -> Option<u64> {
     let start = start as usize;
@@ -538,7 +538,7 @@ pub(crate) fn eight(bytes: &[u8], start: u32) -> Option<u64> {
     eight.first_chunk::<8>().map(|chunk| u64::from_le_bytes(*chunk))
 }
 
-/// The number of up to seven digits at `start`; `None` for anything else.
+/// Parses a number of up to seven digits at `start`; `None` for any other form.
 #[inline(always)]
 fn short_number_at(bytes: &[u8], start: u32) -> Option<(u64, u32)> {
     let values = eight(bytes, start)? ^ ZEROS;
@@ -549,7 +549,7 @@ fn short_number_at(bytes: &[u8], start: u32) -> Option<(u64, u32)> {
     Some((number_of(values << (64 - bits)), start + bits / 8))
 }
 
-/// The unsigned number at `start`.
+/// Parses the unsigned number at `start`.
 #[inline(always)]
 pub(crate) fn unsigned_at(bytes: &[u8], start: u32) -> Result<(u64, u32), ValueError> {
     #[cold]
@@ -566,7 +566,7 @@ pub(crate) fn unsigned_at(bytes: &[u8], start: u32) -> Result<(u64, u32), ValueE
     }
 }
 
-/// The signed number at `start`.
+/// Parses the signed number at `start`.
 #[inline(always)]
 pub(crate) fn signed_at(bytes: &[u8], start: u32) -> Result<(i64, u32), ValueError> {
     #[cold]
@@ -583,10 +583,10 @@ pub(crate) fn signed_at(bytes: &[u8], start: u32) -> Result<(i64, u32), ValueErr
     }
 }
 
-/// The decimal of up to seven characters at `start`, without a minus; `None` for anything else.
+/// Parses a decimal of up to seven characters at `start`, without a minus; `None` for any other form.
 #[inline(always)]
 fn short_decimal_at<const PLACES: u8>(bytes: &[u8], start: u32) -> Option<(i64, u32)> {
-    /// The point less `0`.
+    /// The point minus `0`.
     const POINT: u8 = b'.' ^ b'0';
     let places = PLACES as usize;
     let values = eight(bytes, start)? ^ ZEROS;
@@ -598,11 +598,11 @@ fn short_decimal_at<const PLACES: u8>(bytes: &[u8], start: u32) -> Option<(i64, 
         return Some((number * power_of_ten(places), start + whole_bits / 8));
     }
     let bits = NonZeroU64::new(others.get() & (others.get() - 1))?.trailing_zeros() & 0x38;
-    // At least one digit besides the point.
+    // Require at least one digit besides the point.
     if behind_whole != POINT || (values >> bits) as u8 != END || bits == 8 {
         return None;
     }
-    // The digits behind the point move down over it.
+    // Move the digits after the point down over it.
     let whole = (1u64 << whole_bits) - 1;
     let digits = values & whole | values >> 8 & !whole;
     let fraction = ((bits - whole_bits) / 8) as usize - 1;
@@ -613,7 +613,7 @@ fn short_decimal_at<const PLACES: u8>(bytes: &[u8], start: u32) -> Option<(i64, 
     Some((number * power_of_ten(places - fraction), start + bits / 8))
 }
 
-/// The decimal at `start`, in units of `10^-PLACES`.
+/// Parses the decimal at `start`, in units of `10^-PLACES`.
 #[inline(always)]
 pub(crate) fn decimal_at<const PLACES: u8>(bytes: &[u8], start: u32) -> Result<(i64, u32), ValueError> {
     #[inline(never)]
@@ -629,7 +629,7 @@ pub(crate) fn decimal_at<const PLACES: u8>(bytes: &[u8], start: u32) -> Result<(
     }
 }
 
-/// The eight bytes of a text from `AT`.
+/// Returns the eight bytes of a text from `AT`.
 #[inline(always)]
 const fn word_of<const AT: usize, const BYTES: usize>(text: &[u8; BYTES]) -> u64 {
     const { assert!(AT + 8 <= BYTES, "the text is shorter") };
@@ -639,14 +639,14 @@ const fn word_of<const AT: usize, const BYTES: usize>(text: &[u8; BYTES]) -> u64
     }
 }
 
-/// The UTC nanoseconds at `start`. Those of the last timestamp's second are found by comparing.
+/// Parses the UTC timestamp at `start`. A timestamp in the same second as the last one is recognized by comparison.
 #[inline(always)]
 pub(crate) fn timestamp_at(
     bytes: &[u8],
     start: u32,
     last: &mut LastTimestamp,
 ) -> Result<(u64, u32), ValueError> {
-    /// Characters of a timestamp of milliseconds.
+    /// Length of a timestamp with milliseconds.
     const LENGTH: usize = 21;
     let from = start as usize;
     let text = bytes.get(from..from + LENGTH + 1).and_then(|text| text.first_chunk::<{ LENGTH + 1 }>());
@@ -656,7 +656,7 @@ pub(crate) fn timestamp_at(
     };
     let (date, time) = (word_of::<0, 22>(text), word_of::<8, 22>(text));
     let end = word_of::<14, 22>(text) ^ last.end;
-    // What differs are the digits of the fraction.
+    // Only the digits of the fraction may differ.
     let wrong = (end.wrapping_add(0x0006_0606_0000_0000) | end) & 0xfff0_f0f0_ffff_ffff;
     let time_ns = if (date ^ last.date) | (time ^ last.time) | wrong == 0 {
         let (hundreds, tens, ones) = (end >> 32 & 0xf, end >> 40 & 0xf, end >> 48);
@@ -673,7 +673,7 @@ pub(crate) fn timestamp_at(
     }
 }
 
-/// The same of another second, with milliseconds; `None` for another form, and for a date that is none.
+/// Parses a timestamp in a different second, with milliseconds; `None` for another form or an invalid date.
 #[inline(never)]
 fn second_timestamp(text: &[u8; 22], last: &mut LastTimestamp) -> Option<u64> {
     if (text[8], text[21]) != (b'-', SOH) {
@@ -688,20 +688,20 @@ fn second_timestamp(text: &[u8; 22], last: &mut LastTimestamp) -> Option<u64> {
     Some(last.second_ns + milliseconds * 1_000_000)
 }
 
-/// The same of any form.
+/// Parses a timestamp of any form.
 #[inline(never)]
 fn other_timestamp(bytes: &[u8], start: u32, end: u32, last: &mut LastTimestamp) -> Result<u64, ValueError> {
     timestamp_in(bytes, start as usize, end as usize, last)
 }
 
-/// The day at `start`, in days since 1970.
+/// Parses the date at `start` into days since 1970.
 #[inline]
 pub(crate) fn date_at(bytes: &[u8], start: u32) -> Result<(u32, u32), ValueError> {
     let end = end_of(bytes, start);
     Ok((date_in(bytes, start as usize, end as usize)?, end))
 }
 
-/// The nanoseconds since midnight at `start`.
+/// Parses the time at `start` into nanoseconds since midnight.
 #[inline]
 pub(crate) fn time_at(bytes: &[u8], start: u32) -> Result<(u64, u32), ValueError> {
     let end = end_of(bytes, start);
@@ -710,7 +710,7 @@ pub(crate) fn time_at(bytes: &[u8], start: u32) -> Result<(u64, u32), ValueError
 
 // ---- reading a text --------------------------------------------------------------------------------------
 
-/// An unsigned number: digits, zeros before it allowed.
+/// Parses an unsigned number: digits, possibly with leading zeros.
 ///
 /// # Errors
 /// No digits, other characters, or more than 64 bits.
@@ -719,7 +719,7 @@ pub fn read_unsigned(text: &[u8]) -> Result<u64, ValueError> {
     unsigned_in(text, 0, text.len())
 }
 
-/// A signed number: digits behind an optional minus.
+/// Parses a signed number: digits after an optional minus.
 ///
 /// # Errors
 /// No digits, other characters, or more than 64 bits.
@@ -728,35 +728,35 @@ pub fn read_signed(text: &[u8]) -> Result<i64, ValueError> {
     signed_in(text, 0, text.len())
 }
 
-/// A decimal in units of `10^-PLACES`. `23`, `23.`, `0023.50` and `.5` are decimals; `+5` and `1e5` are none.
+/// Parses a decimal in units of `10^-PLACES`. `23`, `23.`, `0023.50` and `.5` are valid; `+5` and `1e5` are not.
 ///
 /// # Errors
-/// Another form, more than 64 bits, or places past `PLACES` that are not zeros.
+/// Another form, more than 64 bits, or places beyond `PLACES` that are not zero.
 #[inline]
 pub fn read_decimal<const PLACES: u8>(text: &[u8]) -> Result<i64, ValueError> {
     decimal_in::<PLACES>(text, 0, text.len())
 }
 
-/// A UTCTimestamp as nanoseconds since 1970 UTC. It has 0, 3, 6 or 9 digits of a second. A leap second is the first second
-/// of the next minute.
+/// Parses a UTCTimestamp into nanoseconds since 1970 UTC. It has 0, 3, 6 or 9 fractional digits. A leap second counts as the first
+/// second of the next minute.
 ///
 /// # Errors
-/// Another form, or a year outside of 1970 to 2553.
+/// Another form, or a year outside 1970 to 2553.
 #[inline]
 pub fn read_timestamp(text: &[u8]) -> Result<u64, ValueError> {
     timestamp_in(text, 0, text.len(), &mut LastTimestamp::default())
 }
 
-/// A UTCDateOnly or LocalMktDate as days since 1970.
+/// Parses a UTCDateOnly or LocalMktDate into days since 1970.
 ///
 /// # Errors
-/// Another form, or a year outside of 1970 to 2553.
+/// Another form, or a year outside 1970 to 2553.
 #[inline]
 pub fn read_date(text: &[u8]) -> Result<u32, ValueError> {
     date_in(text, 0, text.len())
 }
 
-/// A UTCTimeOnly as nanoseconds since midnight. It has 0, 3, 6 or 9 digits of a second.
+/// Parses a UTCTimeOnly into nanoseconds since midnight. It has 0, 3, 6 or 9 fractional digits.
 ///
 /// # Errors
 /// Another form.
@@ -765,10 +765,10 @@ pub fn read_time(text: &[u8]) -> Result<u64, ValueError> {
     time_in(text, 0, text.len())
 }
 
-/// A Boolean: `Y` or `N`.
+/// Parses a Boolean: `Y` or `N`.
 ///
 /// # Errors
-/// Another text.
+/// Any other text.
 #[inline]
 pub fn read_flag(text: &[u8]) -> Result<bool, ValueError> {
     match text {
@@ -779,10 +779,10 @@ pub fn read_flag(text: &[u8]) -> Result<bool, ValueError> {
     }
 }
 
-/// One character.
+/// Parses one character.
 ///
 /// # Errors
-/// None, or more.
+/// No character, or more than one.
 #[inline]
 pub fn read_character(text: &[u8]) -> Result<u8, ValueError> {
     match text {
@@ -794,14 +794,14 @@ pub fn read_character(text: &[u8]) -> Result<u8, ValueError> {
 
 // ---- writing ---------------------------------------------------------------------------------------------
 
-/// The digits of a number below 10^8, behind zeros, the first in the lowest byte.
+/// Returns the digits of a number below 10^8, zero-padded, the first in the lowest byte.
 #[inline(always)]
 pub(crate) const fn text_of_eight(number: u32) -> u64 {
     let number = number as u64;
     text_of_halves((number / 10_000) | ((number % 10_000) << 32))
 }
 
-/// The digits of two numbers below 10^4, one in each half, behind zeros, the first in the lowest byte.
+/// Returns the digits of two numbers below 10^4, one per half, zero-padded, the first in the lowest byte.
 #[inline(always)]
 const fn text_of_halves(halves: u64) -> u64 {
     let quarters = {
@@ -812,7 +812,7 @@ const fn text_of_halves(halves: u64) -> u64 {
     (tens | (quarters - tens * 10) << 8) | ZEROS
 }
 
-/// The digits of a number below 10^4, behind zeros, the first in the lowest byte.
+/// Returns the digits of a number below 10^4, zero-padded, the first in the lowest byte.
 #[inline(always)]
 const fn text_of_four(number: u32) -> u32 {
     let hundreds = (number * 5_243) >> 19;
@@ -821,18 +821,18 @@ const fn text_of_four(number: u32) -> u32 {
     (tens | (pairs - tens * 10) << 8) | ZEROS as u32
 }
 
-/// The digits of a number below 10^4 and SOH, the first in the lowest byte, and how many bits the digits have.
+/// Returns the digits of a number below 10^4 and SOH, the first in the lowest byte, and the length of the digits in bits.
 #[inline(always)]
 pub(crate) const fn short_number_text(number: u32) -> (u64, u32) {
     let text = text_of_four(number);
-    // The zeros before the first digit; the last digit stays.
+    // Leading zeros; the last digit is kept.
     let unused = ((text ^ ZEROS as u32) | 1 << 24).trailing_zeros() & 0x18;
     ((text >> unused) as u64 | (SOH as u64) << (32 - unused), 32 - unused)
 }
 
-/// A decimal in units of 10^-8 that is not negative, is below 10^4 and has four places at most: its digits and a point, without
-/// zeros before it; how many bits they have; the four digits of the fraction; how many bits they have without zeros at the end, at
-/// least 8. `None` for another, and for a whole number.
+/// Formats a non-negative decimal in units of 10^-8, below 10^4, with at most four places. Returns the whole digits and a point, without
+/// leading zeros; their length in bits; the four digits of the fraction; and their length in bits without trailing zeros, at least 8.
+/// Returns `None` for any other decimal and for whole numbers.
 #[inline(always)]
 pub(crate) const fn short_decimal_text(whole: u64, fraction_e8: u32) -> Option<(u64, u32, u32, u32)> {
     let fraction = fraction_e8 / 10_000;
@@ -846,7 +846,7 @@ pub(crate) const fn short_decimal_text(whole: u64, fraction_e8: u32) -> Option<(
     Some((digits, 40 - unused, (text >> 32) as u32, 32 - (zeros & 0x18)))
 }
 
-/// Puts the eight bytes of a word to the start of `target`; without room it does nothing.
+/// Stores the eight bytes of a word at the start of `target`; does nothing if there is no room.
 #[inline(always)]
 fn put_word(target: &mut [u8], word: u64) {
     if let Some(place) = target.first_chunk_mut::<8>() {
@@ -854,10 +854,10 @@ fn put_word(target: &mut [u8], word: u64) {
     }
 }
 
-/// The bytes that a writer of this module may touch: the longest text, rounded up to words.
+/// The bytes that a writer in this module may touch: the longest text, rounded up to whole words.
 pub(crate) const ROOM: usize = 32;
 
-/// The text of the last second that was written: the times of a message are mostly of one second, those of a session of one day.
+/// The text of the last second written: most times in a message share their second, and most in a session share their day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastSecond {
     second: u64,
@@ -866,15 +866,15 @@ pub struct LastSecond {
     date: u64,
     /// `-HH:MM:S`.
     time: u64,
-    /// The last digit, and a point.
+    /// The last digit and a point.
     end: u64,
 }
 
 impl LastSecond {
-    /// None yet: no time is of this second.
+    /// No second yet: no time is in this one.
     pub const NONE: Self = Self { second: u64::MAX, days: u64::MAX, date: 0, time: 0, end: 0 };
 
-    /// The text of another second since 1970.
+    /// Returns the text of another second since 1970.
     #[inline(never)]
     fn at(self, second: u64) -> Self {
         let days = second / 86_400;
@@ -891,24 +891,24 @@ impl Default for LastSecond {
     }
 }
 
-/// `HH:MM:SS` of a second of the day, the first character in the lowest byte.
+/// Formats a second of the day as `HH:MM:SS`, the first character in the lowest byte.
 #[inline(always)]
 const fn clock_text(second: u32) -> u64 {
     let minutes = second / 60;
     let hours = minutes / 60;
-    // Three numbers below 100, each where its first digit stands: the digits of all come at once.
+    // Three numbers below 100, each at the position of its first digit, so that all digits are computed simultaneously.
     let numbers =
         hours as u64 | ((minutes - hours * 60) as u64) << 24 | ((second - minutes * 60) as u64) << 48;
     let tens = (numbers.wrapping_mul(103) >> 10) & 0x000f_0000_0f00_000f;
     (tens | (numbers - tens * 10) << 8) | u64::from_le_bytes(*b"00:00:00")
 }
 
-/// Writes digits to the start of `target` and returns how many; `target` has [`ROOM`].
+/// Writes digits to the start of `target`, which has [`ROOM`], and returns how many.
 #[inline(always)]
 pub(crate) fn put_unsigned(target: &mut [u8], number: u64) -> usize {
     if number < 100_000_000 {
         let text = text_of_eight(number as u32);
-        // The zeros before the first digit; the last digit stays.
+        // Leading zeros; the last digit is kept.
         let unused = ((text ^ ZEROS) | 1 << 56).trailing_zeros() & !7;
         put_word(target, text >> unused);
         return 8 - (unused / 8) as usize;
@@ -924,7 +924,7 @@ fn put_long(target: &mut [u8], number: u64) -> usize {
     first + 8
 }
 
-/// Writes a decimal in units of `10^-places` without zeros at its end; `target` has [`ROOM`].
+/// Writes a decimal in units of `10^-places` without trailing zeros; `target` has [`ROOM`].
 #[inline(always)]
 pub(crate) fn put_decimal(target: &mut [u8], value: i64, places: u8) -> usize {
     let mut at = 0;
@@ -969,13 +969,13 @@ fn put_long_fraction(target: &mut [u8], fraction: u64, places: u8) -> usize {
     end
 }
 
-/// The date of a day since 1970 as a number, `20261123`; days after 2553 are its last. Tables instead of divisions.
+/// Converts a day since 1970 to a date as a number, `20261123`, capped at the last day of 2553. Uses tables instead of divisions.
 #[inline(always)]
 fn date_number(days: u32) -> u32 {
     let first_of = |index: usize| DAYS_BEFORE_YEAR.get(index).copied().unwrap_or(u32::MAX);
     let days = days.min(first_of(YEARS) - 1);
     let guess = (days / 366) as usize;
-    // 366 days a year are too many: over 584 years the guess is too low by at most two.
+    // Dividing by 366 days per year underestimates: over 584 years the guess is too low by at most two.
     let guess = guess + usize::from(first_of(guess + 1) <= days);
     let index = guess + usize::from(first_of(guess + 1) <= days);
     let day_of_year = days - first_of(index);
@@ -994,7 +994,7 @@ pub(crate) fn put_date(target: &mut [u8], days: u32) -> usize {
     8
 }
 
-/// Writes nanoseconds since midnight; what is finer than the precision is cut off. `target` has [`ROOM`].
+/// Writes nanoseconds since midnight, truncated to the precision. `target` has [`ROOM`].
 #[inline(always)]
 pub(crate) fn put_time(target: &mut [u8], time_ns: u64, precision: TimePrecision) -> usize {
     put_word(target, clock_text((time_ns / SECOND_NS) as u32));
@@ -1002,11 +1002,11 @@ pub(crate) fn put_time(target: &mut [u8], time_ns: u64, precision: TimePrecision
     8 + put_fraction(rest, (time_ns % SECOND_NS) as u32, precision)
 }
 
-/// Writes the fraction of a second, with a point if there is one; `target` has what is left of [`ROOM`].
+/// Writes the fraction of a second, if any, after a point; `target` has the rest of [`ROOM`].
 #[inline(always)]
 fn put_fraction(rest: &mut [u8], fraction: u32, precision: TimePrecision) -> usize {
     let put = |rest: &mut [u8], fraction: u32, digits: u32| {
-        // A point before the digits, which stand at the end of the word.
+        // A point before the digits, which are at the end of the word.
         put_word(rest, u64::from(b'.') | (text_of_eight(fraction) >> (64 - 8 * digits)) << 8);
     };
     match precision {
@@ -1027,7 +1027,7 @@ fn put_fraction(rest: &mut [u8], fraction: u32, precision: TimePrecision) -> usi
     }
 }
 
-/// Three digits of a number below 1000, the first in the lowest byte.
+/// Returns the three digits of a number below 1000, the first in the lowest byte.
 #[inline(always)]
 pub(crate) const fn three_digits(number: u32) -> u32 {
     let hundreds = (number * 41) >> 12;
@@ -1036,7 +1036,7 @@ pub(crate) const fn three_digits(number: u32) -> u32 {
     (hundreds | tens << 8 | (below - tens * 10) << 16) | 0x0030_3030
 }
 
-/// The words of a timestamp of milliseconds with SOH behind it: 22 bytes, the first in the lowest byte.
+/// Returns the words of a timestamp with milliseconds, followed by SOH: 22 bytes, the first in the lowest byte.
 #[inline(always)]
 pub(crate) fn timestamp_words(time_ns: u64, last: &mut LastSecond) -> [u64; 3] {
     let second = time_ns / SECOND_NS;
@@ -1048,7 +1048,7 @@ pub(crate) fn timestamp_words(time_ns: u64, last: &mut LastSecond) -> [u64; 3] {
     [last.date, last.time, end]
 }
 
-/// Writes nanoseconds since 1970 UTC; what is finer than the precision is cut off. `target` has [`ROOM`].
+/// Writes nanoseconds since 1970 UTC, truncated to the precision. `target` has [`ROOM`].
 #[inline]
 pub(crate) fn put_timestamp(
     target: &mut [u8],
@@ -1084,19 +1084,18 @@ pub fn write_signed(target: &mut [u8], number: i64) -> Option<usize> {
     written(target, |text| put_decimal(text, number, 0))
 }
 
-/// Writes a decimal in units of `10^-PLACES`, without zeros at its end, and returns its length; `None` without room.
+/// Writes a decimal in units of `10^-PLACES`, without trailing zeros, and returns its length; `None` without room.
 pub fn write_decimal<const PLACES: u8>(target: &mut [u8], value: i64) -> Option<usize> {
     const { assert!(PLACES <= 10, "a decimal keeps at most 10 places") };
     written(target, |text| put_decimal(text, value, PLACES))
 }
 
-/// Writes nanoseconds since 1970 UTC as a UTCTimestamp and returns its length; `None` without room. What is finer than the
-/// precision is cut off.
+/// Writes nanoseconds since 1970 UTC as a UTCTimestamp, truncated to the precision, and returns its length; `None` without room.
 pub fn write_timestamp(target: &mut [u8], time_ns: u64, precision: TimePrecision) -> Option<usize> {
     written(target, |text| put_timestamp(text, time_ns, precision, &mut LastSecond::default()))
 }
 
-/// Writes nanoseconds since midnight as a UTCTimeOnly and returns its length; `None` without room, or past a day.
+/// Writes nanoseconds since midnight as a UTCTimeOnly and returns its length; `None` without room, or for a day or more.
 pub fn write_time(target: &mut [u8], time_ns: u64, precision: TimePrecision) -> Option<usize> {
     if time_ns >= DAY_NS {
         return None;

@@ -1,10 +1,10 @@
 //! Writes a message into a caller's buffer, with BodyLength and CheckSum.
 //!
-//! BodyLength is known last and stands before the body. Its fields are therefore written backwards from the body's start at the
-//! end: the message starts some bytes into the buffer, and nothing is moved.
+//! BodyLength is known last but precedes the body. The first fields are therefore written at the end, backwards from the start of the
+//! body. The message starts some bytes into the buffer, and nothing is moved.
 //!
-//! Cost: `benches/fix.rs` measures it. Tags are constants after inlining, and short values are stored with their SOH as one word. No function
-//! that is called takes the writer's address, so its place in the buffer stays in a register.
+//! Cost: measured by `benches/fix.rs`. Tags are constants after inlining, and short values are stored with their SOH as one word. No
+//! called function takes the writer's address, so its position in the buffer stays in a register.
 
 use core::fmt;
 use core::ops::Range;
@@ -16,33 +16,33 @@ use super::value::{
     short_decimal_text, short_number_text, text_of_eight, three_digits, timestamp_words,
 };
 
-/// Bytes before the body for `8=FIXT.1.1`, `9=` and nine digits, each with SOH.
+/// Bytes reserved before the body: `8=FIXT.1.1`, `9=` and nine digits, each with SOH.
 const HEAD_ROOM: usize = 24;
 
-/// Bytes of the buffer that the message cannot use: writers store whole words.
+/// Bytes of the buffer that the message cannot use, because writers store whole words.
 pub const SPARE_BYTES: usize = 72;
 
-/// What a field may touch from its start: the tag, the value of a number or a time, and SOH. Longer texts look for their own room.
+/// Bytes that a field may touch from its start: the tag, a number or a time, and SOH. Longer texts check for room separately.
 const FIELD_ROOM: usize = 64;
 
-/// The longest tag with its `=`.
+/// Length of the longest tag with its `=`.
 const TAG_ROOM: usize = 8;
 
 const _: () = assert!(TAG_ROOM + ROOM < FIELD_ROOM && FIELD_ROOM < SPARE_BYTES);
 const _: () = assert!(TAG_ROOM + LONG_TEXT < FIELD_ROOM);
 
-/// Where a field is written.
+/// The bytes that a field is written to.
 type Room = [u8; FIELD_ROOM];
 
 /// Why a message was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteError {
-    /// The buffer is too small: a message needs [`SPARE_BYTES`] more than its length.
+    /// The buffer is too small: it must be at least [`SPARE_BYTES`] larger than the message.
     BufferTooSmall {
-        /// Bytes of the buffer.
+        /// Length of the buffer in bytes.
         got: usize,
     },
-    /// BeginString is longer than 8 bytes, or a value is empty or has SOH.
+    /// BeginString is longer than 8 bytes, or a value is empty or contains SOH.
     InvalidValue {
         /// The field's tag.
         tag: u32,
@@ -62,10 +62,10 @@ impl fmt::Display for WriteError {
 
 impl core::error::Error for WriteError {}
 
-/// The fault of a buffer that is too small: no tag.
+/// The fault for a buffer that is too small; not a tag.
 const FULL: u32 = u32::MAX;
 
-/// The digits of a tag and `=`, the first in the lowest byte, and their count. Tags have at most seven digits.
+/// Returns the digits of a tag and `=`, the first in the lowest byte, and their count. Tags have at most seven digits.
 #[inline(always)]
 const fn tag_text(tag: u32) -> (u64, usize) {
     const fn digit(tag: u32, unit: u32) -> u64 {
@@ -98,23 +98,23 @@ const fn long_tag_text(tag: u32) -> (u64, usize) {
     (text, count)
 }
 
-/// A message that is being written. Faults are kept and reported by [`finish`](Self::finish).
+/// A message that is being written. Errors are stored, and [`finish`](Self::finish) reports them.
 #[derive(Debug)]
 pub struct Writer<'b> {
     buffer: &'b mut [u8],
-    /// Where the next field starts. It has 32 bits, so that one comparison holds the field's room inside.
+    /// Start of the next field, in 32 bits, so that a single comparison bounds the field's room.
     at: u32,
     /// `8=FIX.4.4`, SOH and `9=`, the first in the lowest byte.
     begin: u128,
     begin_length: usize,
     precision: TimePrecision,
     second: LastSecond,
-    /// The tag of the first field that cannot be written, [`FULL`], or 0.
+    /// The tag of the first field that could not be written, [`FULL`], or 0.
     fault: u32,
 }
 
 impl<'b> Writer<'b> {
-    /// Begins a message of the type `message_type` in `buffer`, which is [`SPARE_BYTES`] larger than the message.
+    /// Begins a message of type `message_type` in `buffer`, which must be [`SPARE_BYTES`] larger than the message.
     #[inline]
     #[must_use]
     pub fn begin(buffer: &'b mut [u8], begin_string: &[u8], message_type: &[u8]) -> Self {
@@ -140,19 +140,19 @@ impl<'b> Writer<'b> {
         writer
     }
 
-    /// How many digits of a second times have from here on; three unless set.
+    /// Sets the number of fractional digits for the following times; the default is three.
     #[inline]
     pub fn set_precision(&mut self, precision: TimePrecision) {
         self.precision = precision;
     }
 
-    /// Takes the text of the second that another message of the session ended with ([`Self::second`]): this one's date is mostly the same.
+    /// Reuses the text of the last second ([`Self::second`]) of an earlier message, because both usually have the same date.
     #[inline]
     pub const fn set_second(&mut self, second: LastSecond) {
         self.second = second;
     }
 
-    /// The text of the last second that was written.
+    /// Returns the text of the last second written.
     #[inline]
     #[must_use]
     pub const fn second(&self) -> LastSecond {
@@ -167,8 +167,8 @@ impl<'b> Writer<'b> {
         }
     }
 
-    /// A writer at the same place, for many fields: the compiler keeps it in registers, unless its address is given away.
-    /// [`Self::resume`] takes it back.
+    /// Returns a writer at the same position, for many fields. The compiler keeps it in registers unless its address escapes.
+    /// [`Self::resume`] continues from it.
     #[doc(hidden)]
     #[inline(always)]
     pub fn local(&mut self) -> Writer<'_> {
@@ -183,7 +183,7 @@ impl<'b> Writer<'b> {
         }
     }
 
-    /// Where a local writer stands.
+    /// Returns the position of a local writer.
     #[doc(hidden)]
     #[inline(always)]
     #[must_use]
@@ -191,14 +191,14 @@ impl<'b> Writer<'b> {
         (self.at, self.fault, self.second)
     }
 
-    /// Goes on where a local writer stands.
+    /// Continues at the position of a local writer.
     #[doc(hidden)]
     #[inline(always)]
     pub fn resume(&mut self, (at, fault, second): (u32, u32, LastSecond)) {
         (self.at, self.fault, self.second) = (at, fault, second);
     }
 
-    /// Writes a field: `put` writes the value and SOH from the given place, behind the tag, and returns the place behind SOH.
+    /// Writes a field. `put` writes the value and SOH at the given position, after the tag, and returns the position after SOH.
     #[inline(always)]
     fn field(&mut self, tag: u32, put: impl FnOnce(&mut Room, usize, &mut LastSecond) -> usize) {
         let (text, count) = tag_text(tag);
@@ -219,7 +219,7 @@ impl<'b> Writer<'b> {
         }
     }
 
-    /// Writes a text. It has no SOH and is not empty.
+    /// Writes a text, which must not be empty or contain SOH.
     #[inline(always)]
     pub fn text(&mut self, tag: u32, value: &[u8]) -> &mut Self {
         if value.len() <= SHORT_TEXT {
@@ -251,7 +251,7 @@ impl<'b> Writer<'b> {
         self
     }
 
-    /// Writes fields that were written before.
+    /// Writes prepared fields.
     #[inline(always)]
     pub fn prepared(&mut self, fields: &PreparedFields) -> &mut Self {
         let at = self.at as usize;
@@ -284,7 +284,7 @@ impl<'b> Writer<'b> {
         self
     }
 
-    /// Writes a decimal in units of `10^-PLACES`, without zeros at its end.
+    /// Writes a decimal in units of `10^-PLACES`, without trailing zeros.
     #[inline(always)]
     pub fn decimal<const PLACES: u8>(&mut self, tag: u32, value: i64) -> &mut Self {
         const { assert!(PLACES <= 10, "a decimal keeps at most 10 places") };
@@ -298,7 +298,7 @@ impl<'b> Writer<'b> {
         self
     }
 
-    /// Writes nanoseconds since 1970 UTC as a UTCTimestamp of the precision that is set.
+    /// Writes nanoseconds since 1970 UTC as a UTCTimestamp with the current precision.
     #[inline(always)]
     pub fn timestamp(&mut self, tag: u32, time_ns: u64) -> &mut Self {
         let precision = self.precision;
@@ -330,7 +330,7 @@ impl<'b> Writer<'b> {
         self
     }
 
-    /// Writes nanoseconds since midnight as a UTCTimeOnly of the precision that is set.
+    /// Writes nanoseconds since midnight as a UTCTimeOnly with the current precision.
     #[inline]
     pub fn time(&mut self, tag: u32, time_ns: u64) -> &mut Self {
         let precision = self.precision;
@@ -347,7 +347,7 @@ impl<'b> Writer<'b> {
         self.character(tag, if value { b'Y' } else { b'N' })
     }
 
-    /// Writes one character, which is not SOH.
+    /// Writes one character, which must not be SOH.
     #[inline(always)]
     pub fn character(&mut self, tag: u32, value: u8) -> &mut Self {
         if value == SOH {
@@ -360,7 +360,7 @@ impl<'b> Writer<'b> {
         self
     }
 
-    /// Writes a length field and its data field. The data may have SOH.
+    /// Writes a length field and its data field. The data may contain SOH.
     #[inline]
     pub fn data(&mut self, length_tag: u32, data_tag: u32, value: &[u8]) -> &mut Self {
         self.number(length_tag, value.len() as u64);
@@ -368,17 +368,17 @@ impl<'b> Writer<'b> {
         self
     }
 
-    /// Writes a value that was read from another message. It may have SOH if it is data.
+    /// Writes a value read from another message. It may contain SOH if it is data.
     #[inline]
     pub fn copied(&mut self, tag: u32, value: &[u8]) -> &mut Self {
         self.long_field(tag, value);
         self
     }
 
-    /// Ends the message and returns it. It starts some bytes into the buffer.
+    /// Finishes the message and returns it. It starts some bytes into the buffer.
     ///
     /// # Errors
-    /// The buffer is too small, or a value cannot be written.
+    /// The buffer is too small, or a value is invalid.
     #[inline]
     pub fn finish(self) -> Result<&'b mut [u8], WriteError> {
         let (buffer, place) = self.place()?;
@@ -386,10 +386,10 @@ impl<'b> Writer<'b> {
         buffer.get_mut(place).ok_or(WriteError::BufferTooSmall { got })
     }
 
-    /// Ends the message and returns where in the buffer it is, for those who keep the buffer.
+    /// Finishes the message and returns its range in the buffer, for callers that keep the buffer.
     ///
     /// # Errors
-    /// The buffer is too small, or a value cannot be written.
+    /// The buffer is too small, or a value is invalid.
     #[inline]
     pub fn finish_range(self) -> Result<Range<usize>, WriteError> {
         self.place().map(|(_, place)| place)
@@ -404,7 +404,7 @@ impl<'b> Writer<'b> {
             tag => return Err(WriteError::InvalidValue { tag }),
         }
         let at = self.at as usize;
-        // `8=FIX.4.4`, SOH, `9=`, digits, SOH, right before the body.
+        // `8=FIX.4.4`, SOH, `9=`, digits, SOH, directly before the body.
         let (digits, count) = match at - HEAD_ROOM {
             length @ 100..1_000 => (u64::from(three_digits(length as u32)), 3),
             length @ 0..10_000 => {
@@ -425,7 +425,7 @@ impl<'b> Writer<'b> {
         if let Some(place) = head.get_mut(start..).and_then(|rest| rest.first_chunk_mut::<16>()) {
             *place = self.begin.to_le_bytes();
         }
-        // The words are written over by what follows them; the body's first bytes come back at the end.
+        // Each word is overwritten by its successor; the body's first bytes are restored at the end.
         for (place, word) in
             [(start + prefix, digits), (HEAD_ROOM - 1, u64::from(SOH)), (HEAD_ROOM, body_start)]
         {
@@ -433,20 +433,20 @@ impl<'b> Writer<'b> {
                 *place = word.to_le_bytes();
             }
         }
-        // Zeros behind the message make its last block whole.
+        // Zero the bytes after the message to complete its last block.
         self.buffer.get_mut(at..at + BLOCK).ok_or(too_small)?.fill(0);
         let sum = sum_of_blocks(self.buffer.get(start..at + BLOCK - 1).ok_or(too_small)?);
         let trailer = u64::from_le_bytes([b'1', b'0', b'=', 0, 0, 0, SOH, 0])
             | u64::from(three_digits(u32::from(sum as u8))) << 24;
-        // A byte more than the trailer has: there is room behind the message.
+        // One byte more than the trailer: there is room after the message.
         let place = self.buffer.get_mut(at..at + 8).and_then(|rest| rest.first_chunk_mut::<8>());
         *place.ok_or(too_small)? = trailer.to_le_bytes();
         Ok((self.buffer, start..at + TRAILER_BYTES))
     }
 }
 
-/// Fields whose bytes are known before the message, one behind the other: the CompIDs of a session. To copy them costs less than to write
-/// one of them.
+/// Consecutive fields with bytes known in advance, such as the CompIDs of a session. Copying all of them costs less than writing one
+/// of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PreparedFields {
     bytes: Room,
@@ -454,7 +454,7 @@ pub struct PreparedFields {
 }
 
 impl PreparedFields {
-    /// The fields that `write` writes; `None` if one cannot be written, or they are longer than 64 bytes.
+    /// Prepares the fields that `write` writes; `None` if one is invalid, or they are longer than 64 bytes.
     #[must_use]
     pub fn new(write: impl FnOnce(&mut Writer<'_>)) -> Option<Self> {
         let mut buffer = [0; HEAD_ROOM + 4 * FIELD_ROOM];
@@ -471,9 +471,9 @@ impl PreparedFields {
 
 // ---- values ----------------------------------------------------------------------------------------------
 
-// Each writes a value and SOH to `room` from the place `at`, behind a tag, and returns the place behind SOH.
+// Each writes a value and SOH to `room` at the position `at`, after a tag, and returns the position after SOH.
 
-/// Puts the eight bytes of a word. The place is below 32 in all fields.
+/// Stores the eight bytes of a word. The position is below 32 in all fields.
 #[inline(always)]
 fn put_word(room: &mut Room, at: usize, word: u64) {
     let at = at % 32;
@@ -482,7 +482,7 @@ fn put_word(room: &mut Room, at: usize, word: u64) {
     }
 }
 
-/// The same for sixteen bytes. The place is below 48 in all fields.
+/// Stores sixteen bytes. The position is below 48 in all fields.
 #[inline(always)]
 fn put_sixteen(room: &mut Room, at: usize, bytes: [u8; 16]) {
     let at = at.min(FIELD_ROOM - 16);
@@ -491,7 +491,7 @@ fn put_sixteen(room: &mut Room, at: usize, bytes: [u8; 16]) {
     }
 }
 
-/// Puts SOH behind a value that ends at `end`.
+/// Writes SOH after a value that ends at `end`.
 #[inline(always)]
 fn ended(room: &mut Room, end: usize) -> usize {
     room[end % FIELD_ROOM] = SOH;
@@ -517,7 +517,7 @@ fn put_long_number(room: &mut Room, at: usize, number: u64) -> usize {
 #[inline(never)]
 fn put_decimal_e8(room: &mut Room, at: usize, value: i64) -> usize {
     const UNIT: u64 = 100_000_000;
-    // A negative one is a very large one.
+    // A negative value becomes a very large one.
     let (whole, fraction) = (value as u64 / UNIT, (value as u64 % UNIT) as u32);
     if fraction == 0 && whole < 10_000 {
         return put_number(room, at, whole);
@@ -557,12 +557,12 @@ const SHORT_TEXT: usize = 16;
 /// The longest text that is copied as three pieces of sixteen bytes.
 const LONG_TEXT: usize = 48;
 
-/// Copies a value of up to [`SHORT_TEXT`] bytes. Reports also whether it cannot be a text: it is empty or has SOH.
+/// Copies a value of up to [`SHORT_TEXT`] bytes. Also returns whether it is an invalid text: empty or containing SOH.
 #[inline(always)]
 fn put_short_text(room: &mut Room, at: usize, value: &[u8]) -> (usize, bool) {
     let length = value.len();
     if let (Some(first), Some(last)) = (value.first_chunk::<8>(), value.last_chunk::<8>()) {
-        // Two words that overlap.
+        // Two overlapping words.
         let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
         put_word(room, at, first);
         put_word(room, at + length - 8, last);
@@ -575,7 +575,7 @@ fn put_short_text(room: &mut Room, at: usize, value: &[u8]) -> (usize, bool) {
         }
         _ => {
             let byte = |index: usize| u64::from(value.get(index).copied().unwrap_or(SOH));
-            // Three bytes, two of which may be one. Without any it is wrong, as SOH is.
+            // Three bytes, which may coincide. An empty value reads as SOH and is therefore invalid.
             let (middle, last) = (length / 2, length.saturating_sub(1));
             byte(0) | byte(middle) << (8 * middle) | byte(last) << (8 * last)
         }
@@ -584,7 +584,7 @@ fn put_short_text(room: &mut Room, at: usize, value: &[u8]) -> (usize, bool) {
     (at + length + 1, has_soh([word, 0]))
 }
 
-/// Copies a value of 16 to [`LONG_TEXT`] bytes, as [`put_short_text`] does.
+/// Copies a value of 16 to [`LONG_TEXT`] bytes, like [`put_short_text`].
 #[inline(never)]
 fn put_long_text(room: &mut Room, at: usize, value: &[u8]) -> (usize, bool) {
     let (Some(first), Some(last)) = (value.first_chunk::<16>(), value.last_chunk::<16>()) else {
@@ -606,7 +606,7 @@ fn words_of(bytes: [u8; 16]) -> [u64; 2] {
     [both as u64, (both >> 64) as u64]
 }
 
-/// Writes a field of any length to the buffer from the place `at`. Returns the place behind it; `None` without room.
+/// Writes a field of any length to the buffer at the position `at`. Returns the position after it; `None` without room.
 #[inline(never)]
 fn put_long_field(buffer: &mut [u8], at: u32, tag: u32, value: &[u8]) -> Option<u32> {
     let (text, count) = tag_text(tag);

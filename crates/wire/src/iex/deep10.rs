@@ -1,11 +1,11 @@
-//! IEX DEEP 1.0: the total displayed size at every price of IEX, and every trade.
+//! IEX DEEP 1.0: the total displayed size at every price level, and every trade on IEX.
 //!
-//! Source: *IEX DEEP Specification*, version 1.0 (revision 1.08), chapter "Message formats", in its order. Offsets count
-//! from the message type at 0, as there. Little-endian; prices are signed with four implied decimals, times are
-//! nanoseconds since the epoch in UTC. Messages may grow: bytes past the declared ones are to be skipped.
+//! Source: *IEX DEEP Specification*, version 1.0 (revision 1.08), chapter "Message formats", in the same order. As in that document,
+//! offsets count from the message type at 0. Little-endian; prices are signed with four implied decimals, times are nanoseconds
+//! since the epoch in UTC. Messages may grow: receivers must skip bytes after the declared ones.
 //!
-//! Levels, not orders: a price level update gives the new total size at a price. The book is consistent only after
-//! an update whose event flags say that the event is complete.
+//! DEEP publishes levels, not orders: a price level update contains the new total size at a price. The book is consistent only
+//! after an update whose event flags mark the event as complete.
 //!
 //! Carried by [IEX-TP](super::tp) with message protocol id 0x8004.
 

@@ -1,13 +1,13 @@
-//! IEX DEEP+ 1.0: every displayed order of IEX, and every trade.
+//! IEX DEEP+ 1.0: every displayed order and every trade on IEX.
 //!
-//! Source: *IEX DEEP+ Specification*, version 1.0 (January 2025), chapters "Administrative message formats" and "Trading message
-//! formats", in their order. Offsets count from the message type at 0, as there. Little-endian; prices are signed with four implied
-//! decimals, times are nanoseconds since the epoch in UTC. Messages may grow: bytes past the declared ones are to be skipped.
+//! Source: *IEX DEEP+ Specification*, version 1.0 (January 2025), chapters "Administrative message formats" and "Trading message formats",
+//! in the same order. As in that document, offsets count from the message type at 0. Little-endian; prices are signed with four implied
+//! decimals, times are nanoseconds since the epoch in UTC. Messages may grow: receivers must skip bytes after the declared ones.
 //!
-//! The administrative messages and the break of a trade are those of [DEEP](super::deep10), byte for byte. Auctions and official
-//! prices are not here.
+//! The administrative messages and the trade break are identical to [DEEP](super::deep10), byte for byte. Auctions and official prices
+//! are not included.
 //!
-//! Verified on no real packet. Carried by [IEX-TP](super::tp) with message protocol id 0x8005.
+//! Not verified on real packets. Carried by [IEX-TP](super::tp) with message protocol id 0x8005.
 
 tapeworks_wire_macros::protocol! {
     /// Every displayed order of IEX, and every trade.

@@ -1,11 +1,11 @@
-//! IEX TOPS 1.6: the best displayed quote and every trade of IEX.
+//! IEX TOPS 1.6: the best displayed quote and every trade on IEX.
 //!
-//! Source: *IEX TOPS Specification*, version 1.6 (revision 1.66), chapter "Message formats", in its order. Offsets count
-//! from the message type at 0, as there. Little-endian; prices are signed with four implied decimals, times are
-//! nanoseconds since the epoch in UTC. Messages may grow: bytes past the declared ones are to be skipped.
+//! Source: *IEX TOPS Specification*, version 1.6 (revision 1.66), chapter "Message formats", in the same order. As in that document,
+//! offsets count from the message type at 0. Little-endian; prices are signed with four implied decimals, times are nanoseconds
+//! since the epoch in UTC. Messages may grow: receivers must skip bytes after the declared ones.
 //!
-//! TOPS 1.5 has the same transport, message protocol id and layouts, and lacks the messages that 1.6 added: its
-//! captures decode with this declaration.
+//! TOPS 1.5 has the same transport, message protocol id and layouts, but lacks the messages that 1.6 added. This declaration
+//! decodes its captures.
 //!
 //! Carried by [IEX-TP](super::tp) with message protocol id 0x8003.
 

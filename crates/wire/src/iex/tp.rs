@@ -1,10 +1,10 @@
 //! IEX-TP 1.0: the transport of IEX's feeds: numbered messages in UDP packets.
 //!
-//! Source: *IEX Transport Specification* 1.25, "Outbound segments". A segment has a 40-byte header, then messages behind
-//! two-byte lengths. Little-endian. A segment without messages is a heartbeat: its first message sequence number is
-//! that of the next message.
+//! Source: *IEX Transport Specification* 1.25, "Outbound segments". A segment is a 40-byte header followed by messages with
+//! two-byte length prefixes. Little-endian. A segment without messages is a heartbeat, and its first message sequence number is
+//! the number of the next message.
 //!
-//! Cost: the header is one cache line; a message adds the lines it lies on.
+//! Cost: the header is one cache line; each message adds the lines it occupies.
 
 use crate::framing::{Blocks, LittleEndian};
 
@@ -46,15 +46,15 @@ tapeworks_wire_macros::protocol! {
 }
 
 impl<'a> Segment<'a> {
-    /// No messages: the first message sequence number is that of the next one.
+    /// Returns whether the segment is a heartbeat, whose first message sequence number is the next message's.
     #[inline]
     #[must_use]
     pub fn is_heartbeat(&self) -> bool {
         self.message_count() == 0
     }
 
-    /// The messages, in order. Bytes past the payload length (Ethernet padding) are left out; a payload that is
-    /// shorter than its length says shows as a cut or missing block.
+    /// Returns the messages in order. Bytes after the payload length (Ethernet padding) are ignored. If the payload is shorter than
+    /// its length says, a block is truncated or missing.
     #[inline]
     #[must_use]
     pub fn blocks(&self) -> Blocks<'a, LittleEndian> {

@@ -1,11 +1,11 @@
-//! MEMX MEMOIR Depth 1.3: every displayed order of MEMX, and every trade.
+//! MEMX MEMOIR Depth 1.3: every displayed order and every trade on MEMX.
 //!
-//! Source: the public definitions of MEMX's *MEMOIR Depth* 1.3 (SBE schema 2), messages in the order of their templates.
-//! Big-endian SBE: block length, template, schema, version, then the block. Offsets here count from the block length, so
-//! those of the document are six less. A later version may append fields to a block; they are ignored. Prices are signed
-//! with six implied decimals; times are nanoseconds since the epoch in UTC.
+//! Source: the public definitions of MEMX's *MEMOIR Depth* 1.3 (SBE schema 2), in template order. Big-endian SBE: block length,
+//! template, schema, version, then the block. Offsets here count from the block length, so the document's offsets are six less.
+//! Later versions may append fields to a block; they are ignored. Prices are signed with six implied decimals; times are
+//! nanoseconds since the epoch in UTC.
 //!
-//! An instrument is a security identifier of the day, which the instrument directory explains.
+//! Messages identify an instrument by a security identifier, valid for one day, which the instrument directory explains.
 //!
 //! Verified on real packets: templates 2, 3, 5, 10, 11, 12 and 13. Carried by [MEMOIR UDP](super::udp).
 
@@ -199,7 +199,7 @@ tapeworks_wire_macros::protocol! {
     }
 }
 
-/// The schema that these messages are of: the constant of the declaration.
+/// The SBE schema of these messages: the constant of the declaration.
 pub const SCHEMA_ID: u8 = 2;
 /// Version 1.3: major, minor.
 pub const VERSION: u16 = 0x0103;
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(Message::decode(&message).err(), Some(of_another));
         let decoded = SCHEMA.decode(&message);
         assert_eq!((decoded.structure, decoded.error), (None, Some(of_another)));
-        // Cut before the schema, and before the tag.
+        // Truncated before the schema, and before the tag.
         for cut in 0..=3 {
             assert_eq!(Message::decode(&message[..cut]).err(), SCHEMA.decode(&message[..cut]).error);
             assert!(Message::decode(&message[..cut]).is_err());

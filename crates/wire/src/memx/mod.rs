@@ -1,4 +1,4 @@
-//! MEMX: the transport of its MEMOIR feeds and MEMOIR Depth (orders).
+//! MEMX: the transport of its MEMOIR feeds, and MEMOIR Depth (orders).
 
 pub mod depth13;
 pub mod tcp;

@@ -1,10 +1,10 @@
-//! MEMX-TCP: MEMX's sessions over TCP, of which MEMOIR's gap fill and snapshots are two.
+//! MEMX-TCP: MEMX's sessions over TCP, including MEMOIR's gap fill and snapshots.
 //!
-//! Source: the public definitions of MEMX's *MEMO* 1.6, common header and session messages, and MEMX's public answers to questions, which say that the gap
-//! recovery of MEMOIR is in replay mode. Big-endian. A header of 3 bytes has the type and the length of what follows.
+//! Source: the public definitions of MEMX's *MEMO* 1.6, common header and session messages, and MEMX's public FAQ, which says that MEMOIR's
+//! gap recovery uses replay mode. Big-endian. A 3-byte header contains the type and the length of the rest.
 //!
-//! Not verified on real packets, and not in the field tables of MEMOIR Depth 1.3. The definitions do not say what the length counts, nor how a snapshot is
-//! requested: it is taken for the bytes behind the header, and a snapshot for all messages of a server in snapshot mode.
+//! Not verified on real packets, and not in the field tables of MEMOIR Depth 1.3. The definitions do not say what the length counts or how to
+//! request a snapshot. This crate assumes that it counts the bytes after the header, and that a snapshot is all messages in snapshot mode.
 
 tapeworks_wire_macros::protocol! {
     /// MEMX's sessions over TCP.
@@ -115,7 +115,7 @@ tapeworks_wire_macros::protocol! {
     }
 }
 
-/// Bytes of the header, which the length does not count.
+/// Length of the header in bytes, which the length field excludes.
 pub const HEADER_BYTES: usize = 3;
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! MEMOIR UDP: numbered messages in UDP multicast packets.
 //!
-//! Source: the public definitions of MEMX's *MEMOIR Depth* 1.3, common header. Big-endian. Every packet begins with the common
-//! header of 18 bytes. A packet of type 2 continues with a count and messages behind two-byte lengths. The others end there: a
-//! heartbeat, and the end of the session; their sequence number is that of the next message.
+//! Source: the public definitions of MEMX's *MEMOIR Depth* 1.3, common header. Big-endian. Every packet starts with the 18-byte
+//! common header. In a packet of type 2, a count and length-prefixed messages (two bytes) follow. The other types, heartbeat and end
+//! of session, consist of the header alone; their sequence number is the next message's.
 //!
-//! Cost: the header is one cache line; a message adds the lines it lies on.
+//! Cost: the header is one cache line; each message adds the lines it occupies.
 
 use crate::framing::{BigEndian, Blocks};
 
@@ -46,11 +46,11 @@ tapeworks_wire_macros::protocol! {
     }
 }
 
-/// Bytes of the common header.
+/// Length of the common header in bytes.
 pub const HEADER_LENGTH: u8 = 18;
 
 impl<'a> SequencedPacket<'a> {
-    /// The messages, in order; the first has the packet's sequence number.
+    /// Returns the messages in order; the first has the packet's sequence number.
     #[inline]
     #[must_use]
     pub fn blocks(&self) -> Blocks<'a, BigEndian> {

@@ -1,24 +1,24 @@
 //! Millennium's Level 2 MITCH 11.9: every displayed order of the London Stock Exchange, its trades and auctions.
 //!
-//! Source: the public definitions of the London Stock Exchange's *MIT303 Level 2 MITCH* 11.9; the order is theirs, reversed. Little-endian. Offsets
-//! count from the length at 0, so those of the definitions are two less. A time is split: the time message has the second since
-//! midnight, every other message the nanoseconds from there.
+//! Source: the public definitions of the London Stock Exchange's *MIT303 Level 2 MITCH* 11.9, in reverse order. Little-endian. Offsets
+//! count from the length at 0, so the definitions' offsets are two less. Times are split: the time message carries the second since
+//! midnight, every other message the nanoseconds within it.
 //!
-//! Additions, deletions, trades and states name an instrument by its number, which only the symbol directory explains. What else happens to an order
-//! names the order.
+//! Additions, deletions, trades and states identify an instrument by a number, which only the symbol directory explains. The other order
+//! messages identify the order.
 //!
-//! Where the definitions are silent, this is taken:
+//! Where the definitions are silent, this crate assumes:
 //!
-//! - The length of a message counts itself, as that of a packet does.
-//! - Prices have eight implied decimals, in the currency of the directory, as those of the [native gateway](super::native) have.
-//! - A price of zero is none where no order has it: of an auction, of the day before.
-//! - Midnight is London's, by its own clocks.
-//! - The first bit that the definitions list is the lowest.
-//! - A set priority flag of a modified order says that the order keeps its place.
+//! - The length of a message includes itself, like the length of a packet.
+//! - Prices have eight implied decimals, in the directory's currency, as in the [native gateway](super::native).
+//! - A price of zero means "no price" where no order has it: for an auction or the previous day.
+//! - Midnight is local time in London.
+//! - The first bit that the definitions list is the lowest bit.
+//! - A set priority flag in an order modification means that the order keeps its priority.
 //!
-//! The definitions of 11.9 have no trade break and no off-book trade: a trade with the flag `canc` is void, one with `amnd` replaces that of its number.
+//! The definitions of 11.9 have no trade break and no off-book trade. A trade flagged `canc` is void; `amnd` replaces the trade of that number.
 //!
-//! Verified on no real packet. Carried by the [unit header](super::unit).
+//! Not verified on real packets. Carried by the [unit header](super::unit).
 
 tapeworks_wire_macros::protocol! {
     /// Every displayed order of the London Stock Exchange, its trades and auctions.

@@ -1,4 +1,4 @@
-//! Millennium Exchange's protocols: the London Stock Exchange, and venues that run the same system.
+//! Millennium Exchange's protocols: the London Stock Exchange and venues that run the same system.
 
 pub mod mitch;
 pub mod native;

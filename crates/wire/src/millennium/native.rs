@@ -1,30 +1,30 @@
-//! Millennium's Native Trading Gateway: orders in, execution reports out, over two TCP connections.
+//! Millennium's Native Trading Gateway: order entry and execution reports, over two TCP connections.
 //!
 //! Source: the public definitions of the London Stock Exchange's *MIT203 Native Trading Gateway* 21.2, real-time and
-//! recovery channel; one declaration has the messages of both. Little-endian. A message starts with the byte 2, a length of
-//! the bytes that follow it, and the type; offsets here count from that start, so those of the document are four less. Prices are
-//! signed with eight implied decimals. Text is left-justified; the padding is the venue's choice
+//! recovery channel; one declaration covers both. Little-endian. A message starts with the byte 2, the length of the
+//! bytes that follow the length, and the type. Offsets here count from that start, so the document's offsets are four less. Prices
+//! are signed with eight implied decimals. Text is left-justified; the venue chooses the padding
 //! ([`TextPadding`](super::variant::TextPadding)).
 //!
-//! Clients' messages have no numbers. The venue's reports have the App ID of the partition that processed the order, and a
-//! number per App ID and user, from 1 each day: [`report_number`]. A connection's bytes are cut into messages by
-//! [`Messages`](super::stream::Messages).
+//! Client messages are not numbered. The venue's reports carry the App ID of the partition that processed the order, and a
+//! number per App ID and user, starting at 1 each day: [`report_number`]. [`Messages`](super::stream::Messages) splits a
+//! connection's bytes into messages.
 //!
-//! Not verified on real packets. The layouts are those of the London Stock Exchange; those of other venues
-//! ([`Variant`](super::variant::Variant)) must be checked against the venue's document.
+//! Not verified on real packets. The layouts are the London Stock Exchange's. For another venue
+//! ([`Variant`](super::variant::Variant)), check them against the venue's document.
 
 use crate::SecondsSinceEpoch;
 
 /// The first byte of every message.
 pub const START_OF_MESSAGE: u8 = 2;
 
-/// Bytes of a message up to its length's end, which the length does not count.
+/// Bytes up to the end of a message's length field, which the length does not count.
 pub const UNCOUNTED_BYTES: usize = 3;
 
-/// The longest message that a stream may hold, in bytes: several times the longest of the declaration.
+/// The longest message in a stream, in bytes: several times the longest declared message.
 pub const MAX_MESSAGE_BYTES: usize = 1_024;
 
-/// The value of Message Length for a message of `bytes` bytes in all.
+/// Returns the value of Message Length for a message of `bytes` bytes in total.
 ///
 /// ```
 /// use tapeworks_wire::millennium::native::{Heartbeat, message_length};
@@ -36,17 +36,17 @@ pub const fn message_length(bytes: usize) -> u16 {
     bytes.saturating_sub(UNCOUNTED_BYTES) as u16
 }
 
-/// A time in nanoseconds since 1970 UTC as the two fields of Transact Time.
+/// Splits nanoseconds since 1970 UTC into the two fields of Transact Time.
 #[must_use]
 pub const fn transact_time(time_ns: u64) -> (SecondsSinceEpoch, u32) {
     let seconds = time_ns / 1_000_000_000;
-    // Until 2106 the seconds have 32 bits.
+    // The seconds fit 32 bits until 2106.
     let seconds = if seconds > u32::MAX as u64 { u32::MAX } else { seconds as u32 };
     (SecondsSinceEpoch(seconds), (time_ns % 1_000_000_000) as u32)
 }
 
-/// The App ID and the number of a report of the venue; `None` for every other message. All reports have them at the
-/// same place.
+/// Returns the App ID and the number of a report from the venue; `None` for every other message. Both are at the same offsets
+/// in all reports.
 #[inline]
 #[must_use]
 pub fn report_number(message: &[u8]) -> Option<(u8, i32)> {
@@ -70,7 +70,7 @@ pub fn report_number(message: &[u8]) -> Option<(u8, i32)> {
     is_report.then_some((app_id, i32::from_le_bytes(number)))
 }
 
-/// The Transact Time of a report of the venue about an order, in nanoseconds since 1970 UTC; `None` for every other message.
+/// Returns the Transact Time of a venue's report about an order, in nanoseconds since 1970 UTC; `None` for every other message.
 #[inline]
 #[must_use]
 pub fn report_time_ns(message: &[u8]) -> Option<u64> {
@@ -861,7 +861,7 @@ mod tests {
         assert_eq!(report_time_ns(b"\x02\x01\x000"), None);
     }
 
-    /// A new order byte by byte, after the tables of the document.
+    /// Checks a new order byte by byte against the tables of the document.
     #[test]
     fn a_new_order_has_the_bytes_of_the_document() {
         let fields = NewOrderFields {

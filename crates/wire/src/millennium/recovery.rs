@@ -1,12 +1,12 @@
 //! MITCH's replay and recovery channels over TCP: a client requests missed messages, or a snapshot of the books.
 //!
-//! Source: the public description of the London Stock Exchange's *MIT303 Level 2 MITCH*, "Replay Channel" and "Recovery Channel". Little-endian. Both sides
-//! send [unit headers](super::unit) with messages that begin with their length and type. The messages here are in units without a group and with
-//! number 0; one without messages is a heartbeat. The messages that are requested come over the connection too: on the replay channel in units with their group
-//! and their own numbers, on the recovery channel between [`SnapshotResponse`] and [`SnapshotComplete`].
+//! Source: the public description of the London Stock Exchange's *MIT303 Level 2 MITCH*, "Replay Channel" and "Recovery Channel". Little-endian.
+//! Both sides send [unit headers](super::unit) with messages that start with length and type. The messages declared here are in units with no
+//! group and number 0; an empty unit is a heartbeat. Requested messages arrive on the same connection: on the replay channel in units with
+//! their group and their numbers, on the recovery channel between [`SnapshotResponse`] and [`SnapshotComplete`].
 //!
-//! Not verified on real packets, and not in the field tables of 11.9. Types, the layouts of login and replay, and statuses agree with two other public
-//! implementations, but for the password, which one of them has with eight characters. The snapshot's are those of the later one.
+//! Not verified on real packets, and not in the field tables of 11.9. Types, statuses, and the login and replay layouts agree with two other
+//! public implementations, except that one has an eight-character password. The snapshot layouts follow the later implementation.
 
 tapeworks_wire_macros::protocol! {
     /// Requests for missed messages and for snapshots of MITCH's feeds, over TCP.

@@ -1,6 +1,6 @@
-//! Cuts the bytes of a native connection into messages.
+//! Splits the bytes of a native connection into messages.
 //!
-//! Cost: one comparison of the start byte and one load of the length per message; nothing is copied.
+//! Cost: one comparison of the start byte and one load of the length per message. Nothing is copied.
 
 use core::fmt;
 
@@ -9,28 +9,28 @@ use super::native::{MAX_MESSAGE_BYTES, START_OF_MESSAGE, UNCOUNTED_BYTES};
 /// Bytes of the header: start, length and type.
 pub const HEADER_BYTES: usize = 4;
 
-/// Bytes that are not a message. The messages before them are good.
+/// Bytes that are not a message. The messages before them are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamError {
-    /// The bytes end inside a message. On a live stream more may come.
+    /// The bytes end inside a message. On a live stream, more may arrive.
     Cut {
-        /// Where the message starts, in bytes from the start of the piece.
+        /// Start of the message, in bytes from the start of the piece.
         offset: usize,
-        /// Bytes that the message needs (the header alone if that is cut).
+        /// Bytes that the message needs, or the header's length if the header is truncated.
         needed: usize,
-        /// Bytes left there.
+        /// Bytes left.
         got: usize,
     },
-    /// A message does not start with the start byte: the stream is lost.
+    /// A message does not start with the start byte: the stream cannot be resynchronized.
     WrongStart {
-        /// Where it starts, in bytes from the start of the piece.
+        /// Start of the message, in bytes from the start of the piece.
         offset: usize,
         /// The byte there.
         found: u8,
     },
-    /// A message without a type, or longer than any: the stream is lost.
+    /// A message has no type, or is longer than any message: the stream cannot be resynchronized.
     WrongLength {
-        /// Where the message starts, in bytes from the start of the piece.
+        /// Start of the message, in bytes from the start of the piece.
         offset: usize,
         /// Its Message Length.
         length: u16,
@@ -38,7 +38,7 @@ pub enum StreamError {
 }
 
 impl StreamError {
-    /// Whether more bytes may complete the message.
+    /// Returns whether more bytes may complete the message.
     #[must_use]
     pub const fn is_cut(&self) -> bool {
         matches!(self, Self::Cut { .. })
@@ -65,9 +65,9 @@ impl fmt::Display for StreamError {
 
 impl core::error::Error for StreamError {}
 
-/// Walks the messages in a piece of a stream; each item is a whole message with its header, for
-/// [`Message::decode`](super::native::Message::decode). After an error it ends: on a live stream, keep
-/// [`rest`](Self::rest) of a cut message and read on; after another error close the connection.
+/// Iterates over the messages in a piece of a stream. Each item is a whole message with its header, for
+/// [`Message::decode`](super::native::Message::decode). It ends after an error: if a message is truncated on a live stream, keep
+/// [`rest`](Self::rest) and continue reading; after any other error, close the connection.
 #[derive(Clone, Debug)]
 pub struct Messages<'a> {
     bytes: &'a [u8],
@@ -76,21 +76,21 @@ pub struct Messages<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// The messages in `bytes`, which start with a message.
+    /// Creates an iterator over `bytes`, which start with a message.
     #[inline]
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, offset: 0, failed: false }
     }
 
-    /// Bytes walked so far.
+    /// Returns the number of bytes consumed so far.
     #[inline]
     #[must_use]
     pub const fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Bytes that are not walked (yet): after the walk, the cut message at the end.
+    /// Returns the bytes not consumed yet: after the iteration, the truncated message at the end.
     #[inline]
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {

@@ -1,13 +1,13 @@
 //! MITCH's unit header: numbered messages in UDP multicast packets.
 //!
-//! Source: the public definitions of the London Stock Exchange's *MIT303 Level 2 MITCH* 11.9, "Unit Header". Little-endian. A header of 8 bytes, then
-//! messages that begin with their own length of one byte. The channel is a market data group, which a letter or digit names; there is no session: numbers
-//! begin with 1 each day. A packet without messages is a heartbeat, and has the number of the next message.
+//! Source: the public definitions of the London Stock Exchange's *MIT303 Level 2 MITCH* 11.9, "Unit Header". Little-endian. A packet is an
+//! 8-byte header followed by messages, each starting with its one-byte length. The channel is a market data group, named by a letter or digit.
+//! There is no session: sequence numbers restart at 1 each day. A packet without messages is a heartbeat with the next message's number.
 //!
-//! It has the layout of [Cboe's sequenced unit header](crate::cboe::unit), with the group where that has the unit: the bytes do not say which of the
-//! two they are.
+//! The layout equals [Cboe's sequenced unit header](crate::cboe::unit), with the group in place of the unit. The bytes alone do not
+//! distinguish the two.
 //!
-//! Cost: the header lies on one cache line with the first message.
+//! Cost: the header shares a cache line with the first message.
 
 use crate::framing::Blocks;
 
@@ -36,7 +36,7 @@ tapeworks_wire_macros::protocol! {
 }
 
 impl<'a> UnitHeader<'a> {
-    /// The messages, in order; the first has the packet's sequence number. Bytes behind the header's length are not of the packet.
+    /// Returns the messages in order; the first has the packet's sequence number. Bytes after the header's length are ignored.
     #[inline]
     #[must_use]
     pub fn blocks(&self) -> Blocks<'a, Prefix> {

@@ -1,25 +1,25 @@
-//! Venues that run Millennium Exchange, as differences of one declaration.
+//! Venues that run Millennium Exchange, as variants of one declaration.
 //!
 //! The layouts of [`native`](super::native) are the London Stock Exchange's, version 21.2; so are the partitions, order types and
-//! times in force of [`LSE`]. What the other rows say differently is what is commonly known of those venues, and is not
-//! verified: before a connection to a venue, check its document for the layouts and for every value of its row. Each
-//! value is a setting: a caller changes a copy. Oslo and Borsa Italiana have moved to another system since; their rows
-//! serve tests and old captures.
+//! times in force of [`LSE`]. The differences in the other rows are common knowledge about those venues and are not verified.
+//! Before connecting to a venue, check its document for the layouts and every value of its row. Each value is a setting that a
+//! caller can change in a copy. Oslo and Borsa Italiana have since moved to another system; their rows serve tests and old
+//! captures.
 
 use super::native::{OrderType, Tif};
 use crate::Ascii;
 
-/// How text fields are filled up behind the text. Readers accept both.
+/// The padding after text in a field. Readers accept both kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextPadding {
-    /// With NUL bytes.
+    /// Pads with NUL bytes.
     Nul,
-    /// With spaces.
+    /// Pads with spaces.
     Space,
 }
 
 impl TextPadding {
-    /// `text` as a field of `N` bytes; `None` if it is longer, or has other than printable ASCII.
+    /// Returns `text` as a field of `N` bytes; `None` if it is longer or not printable ASCII.
     #[must_use]
     pub fn field<const N: usize>(self, text: &str) -> Option<Ascii<N>> {
         let spaced = Ascii::<N>::new(text)?;
@@ -34,43 +34,43 @@ impl TextPadding {
     }
 }
 
-/// A venue that runs Millennium Exchange. See the module's documentation: only [`LSE`] is from a document.
+/// A venue that runs Millennium Exchange. Only [`LSE`] is based on a document; see the module documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// The name in configurations: `lse`.
     pub name: &'static str,
     /// The name for people.
     pub title: &'static str,
-    /// The padding of text that is sent. Not verified for any venue.
+    /// The padding of sent text. Not verified for any venue.
     pub text_padding: TextPadding,
-    /// A side that has sent nothing for so long sends a heartbeat, in nanoseconds. Not verified: 3 s.
+    /// A side that has been silent for this long sends a heartbeat, in nanoseconds. Not verified: 3 s.
     pub heartbeat_interval_ns: u64,
-    /// After so many intervals without a message the other side is dead. Not verified: 5.
+    /// The other side is considered dead after this many intervals without a message. Not verified: 5.
     pub missed_heartbeats: u32,
-    /// The most messages that a user may send in a second. It is agreed with the venue; the value is an example.
+    /// The most messages that a user may send per second. The limit is agreed with the venue; the value is an example.
     pub throttle_per_second: u32,
-    /// The TCP port of the real-time channel. The venue assigns it; the value is that of the simulated exchange.
+    /// The TCP port of the real-time channel. The venue assigns it; this is the simulated exchange's port.
     pub real_time_port: u16,
-    /// The TCP port of the recovery channel. The venue assigns it; the value is that of the simulated exchange.
+    /// The TCP port of the recovery channel. The venue assigns it; this is the simulated exchange's port.
     pub recovery_port: u16,
-    /// The partitions: their App IDs are 1 to this number.
+    /// The number of partitions: their App IDs count from 1.
     pub partitions: u8,
     /// Message Version of a logon.
     pub message_version: u8,
-    /// The order types that the venue takes.
+    /// The order types that the venue accepts.
     pub order_types: &'static [OrderType],
-    /// The times in force that the venue takes.
+    /// The times in force that the venue accepts.
     pub tifs: &'static [Tif],
 }
 
 impl Variant {
-    /// Whether the venue takes orders of this type.
+    /// Returns whether the venue accepts orders of this type.
     #[must_use]
     pub fn takes_order_type(&self, order_type: OrderType) -> bool {
         self.order_types.contains(&order_type)
     }
 
-    /// Whether the venue takes orders with this time in force.
+    /// Returns whether the venue accepts orders with this time in force.
     #[must_use]
     pub fn takes_tif(&self, tif: Tif) -> bool {
         self.tifs.contains(&tif)
@@ -107,7 +107,7 @@ pub const LSE: Variant = Variant {
     ],
 };
 
-/// Turquoise: no stop orders, no auctions but its own.
+/// Turquoise: no stop orders, and no auctions except its own.
 pub const TURQUOISE: Variant = Variant {
     name: "turquoise",
     title: "Turquoise",
@@ -125,7 +125,7 @@ pub const TURQUOISE: Variant = Variant {
     ..LSE
 };
 
-/// The times in force of venues with auctions and without those that are London's alone.
+/// The times in force of venues with auctions, without the ones that only London has.
 const AUCTION_TIFS: &[Tif] = &[
     Tif::Day,
     Tif::ImmediateOrCancel,
@@ -170,7 +170,7 @@ pub const JSE: Variant = Variant {
 /// Every variant.
 pub const VARIANTS: [&Variant; 5] = [&LSE, &TURQUOISE, &BORSA_ITALIANA, &OSLO, &JSE];
 
-/// The variant of this name, upper or lower case.
+/// Returns the variant with this name, ignoring case.
 #[must_use]
 pub fn variant_by_name(name: &str) -> Option<&'static Variant> {
     VARIANTS.into_iter().find(|variant| variant.name.eq_ignore_ascii_case(name))

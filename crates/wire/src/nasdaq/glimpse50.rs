@@ -1,8 +1,8 @@
-//! Nasdaq GLIMPSE 5.0: a snapshot of the books, for receivers that join in mid-day.
+//! Nasdaq GLIMPSE 5.0: a snapshot of the books, for receivers that join during the day.
 //!
-//! Source: *Nasdaq GLIMPSE 5.0* specification. The server sends over [SoupBinTCP](super::soupbintcp), as sequenced data, the
-//! messages of [TotalView-ITCH 5.0](super::itch50) that give the current state (system events, directory, trading states, and
-//! every displayed order as an addition), then the one message that is declared here.
+//! Source: *Nasdaq GLIMPSE 5.0* specification. The server sends sequenced data over [SoupBinTCP](super::soupbintcp): first the
+//! [TotalView-ITCH 5.0](super::itch50) messages that describe the current state (system events, directory, trading states, and
+//! every displayed order as an addition), then the single message declared here.
 
 tapeworks_wire_macros::protocol! {
     /// The end of a snapshot of the books; the messages before it are TotalView-ITCH 5.0.

@@ -1,18 +1,18 @@
 //! Nasdaq TotalView-ITCH 5.0: every displayed order of Nasdaq, BX (Nasdaq Texas) and PSX, one message per event.
 //!
-//! Source: *Nasdaq TotalView-ITCH 5.0* specification; section numbers are those of its message chapter. Offsets count
-//! from the message type at 0, as there. Prices have four implied decimals (circuit breaker levels eight), times are
-//! nanoseconds since midnight in New York, text is left-justified and padded with spaces. A stock locate is valid
-//! for one day and one venue.
+//! Source: *Nasdaq TotalView-ITCH 5.0* specification; section numbers refer to its message chapter. As in that document, offsets
+//! count from the message type at 0. Prices have four implied decimals (circuit breaker levels eight), times are nanoseconds
+//! since midnight in New York, text is left-justified and padded with spaces. A stock locate is valid for one day and one
+//! venue.
 //!
-//! Carried by [MoldUDP64](super::moldudp64), by [SoupBinTCP](super::soupbintcp), or in daily files as messages behind
-//! two-byte big-endian lengths ([`Blocks`](crate::framing::Blocks)).
+//! Carried by [MoldUDP64](super::moldudp64), by [SoupBinTCP](super::soupbintcp), or in daily files as messages with two-byte
+//! big-endian length prefixes ([`Blocks`](crate::framing::Blocks)).
 
 mod order;
 
 pub use order::OrderMessage;
 
-/// The timestamp of a message of whatever type, known or not: every one has it at offset 5. `None` where it is too short.
+/// Returns the timestamp of any message, known or not: it is always at offset 5. `None` if the message is too short.
 #[inline]
 #[must_use]
 pub fn timestamp(message: &[u8]) -> Option<crate::NanosecondsSinceMidnight> {

@@ -1,4 +1,4 @@
-//! Nasdaq: TotalView-ITCH 5.0 (also of BX and PSX) and its transports, OUCH 5.0 (orders).
+//! Nasdaq: TotalView-ITCH 5.0 (also for BX and PSX) and its transports, OUCH 5.0 (orders).
 
 pub mod glimpse50;
 pub mod itch50;

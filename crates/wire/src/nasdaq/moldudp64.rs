@@ -1,10 +1,10 @@
 //! MoldUDP64 1.0: numbered messages in UDP multicast packets, and requests for missed ones.
 //!
-//! Source: *MoldUDP64 Protocol Specification* 1.00. A packet names its session and the sequence number of its first message;
-//! the others follow in order. Big-endian. A packet without messages is a heartbeat: its sequence number is that of the next
-//! message. In silence about one comes a second.
+//! Source: *MoldUDP64 Protocol Specification* 1.00. A packet contains its session and the sequence number of its first message;
+//! the others follow in order. Big-endian. A packet without messages is a heartbeat, and its sequence number is the number of
+//! the next message. When the channel is idle, about one heartbeat arrives per second.
 //!
-//! Cost: the header is one cache line; a message adds the lines it lies on.
+//! Cost: the header is one cache line; each message adds the lines it occupies.
 
 use crate::framing::{BigEndian, Blocks};
 
@@ -42,21 +42,21 @@ pub const HEARTBEAT: u16 = 0;
 pub const END_OF_SESSION: u16 = 0xFFFF;
 
 impl<'a> DownstreamPacket<'a> {
-    /// No messages: the sequence number is that of the next one.
+    /// Returns whether the packet is a heartbeat, whose sequence number is the next message's.
     #[inline]
     #[must_use]
     pub fn is_heartbeat(&self) -> bool {
         self.message_count() == HEARTBEAT
     }
 
-    /// The session ends; the sequence number is one past its last message. It carries no messages.
+    /// Returns whether the session ends. The sequence number is one past its last message, and the packet has no messages.
     #[inline]
     #[must_use]
     pub fn is_end_of_session(&self) -> bool {
         self.message_count() == END_OF_SESSION
     }
 
-    /// Messages in this packet: 0 for heartbeat and end of session.
+    /// Returns the number of messages: 0 for a heartbeat and the end of session.
     #[inline]
     #[must_use]
     pub fn count(&self) -> u16 {
@@ -66,7 +66,7 @@ impl<'a> DownstreamPacket<'a> {
         }
     }
 
-    /// The messages, in order; the first has the packet's sequence number.
+    /// Returns the messages in order; the first has the packet's sequence number.
     #[inline]
     #[must_use]
     pub fn blocks(&self) -> Blocks<'a, BigEndian> {

@@ -1,10 +1,10 @@
 //! SoupBinTCP 3.0: logins, heartbeats and numbered messages over TCP.
 //!
-//! Source: *SoupBinTCP* specification 3.00. A packet is a two-byte big-endian length (of the bytes behind it), a type, and the
-//! payload; here offsets count from the length. Server packets: debug, login accepted, login rejected, sequenced data, server
+//! Source: *SoupBinTCP* specification 3.00. A packet is a two-byte big-endian length (of the bytes after it), a type, and the
+//! payload. Offsets here count from the length. Server packets: debug, login accepted, login rejected, sequenced data, server
 //! heartbeat, end of session. Client packets: debug, login request, unsequenced data, client heartbeat, logout request.
-//! Sequenced messages are not numbered on the wire: count from the number in login accepted. Either side sends a heartbeat
-//! after one second of silence and gives up after fifteen.
+//! Sequenced messages carry no number on the wire: receivers count from the number in login accepted. Either side sends a
+//! heartbeat after one second of silence and disconnects after fifteen.
 
 use crate::framing::FramingError;
 
@@ -89,9 +89,9 @@ tapeworks_wire_macros::protocol! {
     }
 }
 
-/// Walks the packets in a piece of a stream; each item is a whole packet with its length, for
-/// [`Message::decode`]. A cut packet at the end is an error item that says how many bytes it needs: on a live
-/// stream, keep [`rest`](Self::rest) and read on.
+/// Iterates over the packets in a piece of a stream. Each item is a whole packet with its length, for [`Message::decode`]. If the
+/// last packet is truncated, the last item is an error with the number of bytes it needs: on a live stream, keep
+/// [`rest`](Self::rest) and continue reading.
 #[derive(Clone, Debug)]
 pub struct Packets<'a> {
     bytes: &'a [u8],
@@ -100,21 +100,21 @@ pub struct Packets<'a> {
 }
 
 impl<'a> Packets<'a> {
-    /// The packets in `bytes`, which start with a packet.
+    /// Creates an iterator over `bytes`, which start with a packet.
     #[inline]
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, offset: 0, failed: false }
     }
 
-    /// Bytes walked so far.
+    /// Returns the number of bytes consumed so far.
     #[inline]
     #[must_use]
     pub const fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Bytes that are not walked (yet): after the walk, the cut packet at the end.
+    /// Returns the bytes not consumed yet: after the iteration, the truncated packet at the end.
     #[inline]
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {

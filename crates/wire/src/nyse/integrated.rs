@@ -1,13 +1,13 @@
 //! NYSE Integrated Feed (Pillar) 2.5: every displayed order of NYSE, Arca, American, National or Texas, every trade, and the auctions.
 //!
-//! Source: *NYSE Integrated Feed Client Specification* 2.5.g and *Pillar Common Client Specification*, messages in the order of their
-//! types. Little-endian. Offsets count from the length at 0, which counts itself. A time is split: the source time reference has the second, most
-//! other messages the nanoseconds from there. A price is an integer; the mapping of its symbol says how many decimal places it has.
+//! Source: *NYSE Integrated Feed Client Specification* 2.5.g and *Pillar Common Client Specification*, in order of message type.
+//! Little-endian. Offsets count from the length at 0, which includes itself. Times are split: the source time reference carries the second,
+//! most other messages the nanoseconds within it. Prices are integers; the symbol's mapping defines the number of decimal places.
 //!
-//! A message names its symbol by an index, which only the symbol index mapping defines.
+//! Messages identify a symbol by an index, which only the symbol index mapping defines.
 //!
-//! Verified on real packets: AddOrder, DeleteOrder, OrderExecution, Imbalance, SecurityStatus, SourceTimeReference and StockSummary.
-//! In the packet at hand the stock summary's `open` has the scale of its high and low. Carried by the [packet header](super::packet).
+//! Verified on real packets: AddOrder, DeleteOrder, OrderExecution, Imbalance, SecurityStatus, SourceTimeReference and StockSummary. In
+//! the captured packet the stock summary's `open` has the scale of its high and low. Carried by the [packet header](super::packet).
 
 tapeworks_wire_macros::protocol! {
     /// Every displayed order of a NYSE exchange, every trade, and the auctions.

@@ -1,13 +1,13 @@
 //! The packet header of NYSE's Pillar feeds: numbered messages in UDP multicast packets.
 //!
-//! Source: *NYSE Pillar Common Client Specification*, "Packet Header". Little-endian. A header of 16 bytes, then messages that
-//! begin with their own length of two bytes. There is no session and no channel: the multicast group is the channel, and its numbers begin with 1
-//! each day. A heartbeat has no messages, and the number of the next one.
+//! Source: *NYSE Pillar Common Client Specification*, "Packet Header". Little-endian. A packet is a 16-byte header followed by
+//! messages, each starting with its two-byte length. There is no session and no channel number: the multicast group is the channel, and
+//! sequence numbers restart at 1 each day. A heartbeat has no messages and carries the next message's number.
 //!
-//! The delivery flag says which sequence the packet is of. A refresh and the answer that messages are unavailable have numbers that are none of the
-//! channel's: [`DeliveryFlag::is_of_channel`].
+//! The delivery flag says which sequence the packet belongs to. Refreshes, and responses that messages are unavailable, are numbered
+//! outside the channel's sequence: [`DeliveryFlag::is_of_channel`].
 //!
-//! Cost: the header lies on one cache line with the first message.
+//! Cost: the header shares a cache line with the first message.
 
 use crate::framing::{Blocks, CountsItself, LittleEndian};
 
@@ -48,17 +48,17 @@ tapeworks_wire_macros::protocol! {
     }
 }
 
-/// The lengths of messages: two bytes, which count themselves.
+/// The length prefix of messages: two bytes, which include themselves.
 pub type Prefix = CountsItself<LittleEndian>;
 
 /// The length prefix as a value.
 pub const PREFIX: Prefix = CountsItself::new();
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const HEADER_BYTES: usize = 16;
 
 impl DeliveryFlag {
-    /// Whether the packet's numbers are those of the channel.
+    /// Returns whether the packet is numbered in the channel's sequence.
     #[inline]
     #[must_use]
     pub const fn is_of_channel(self) -> bool {
@@ -75,7 +75,7 @@ impl DeliveryFlag {
 }
 
 impl<'a> PillarPacket<'a> {
-    /// The messages, in order; the first has the packet's sequence number. Bytes behind the header's length are not of the packet.
+    /// Returns the messages in order; the first has the packet's sequence number. Bytes after the header's length are ignored.
     #[inline]
     #[must_use]
     pub fn blocks(&self) -> Blocks<'a, Prefix> {

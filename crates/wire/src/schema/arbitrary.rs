@@ -1,19 +1,19 @@
-//! Random messages from the schema: bytes that a protocol's decoder must accept, for tests of every protocol.
+//! Random messages from the schema, which the protocol's decoder must accept. They are used to test every protocol.
 
 use super::{Endian, Field, Kind, Schema, Structure};
 
-/// The generator SplitMix64 (Steele, Lea, Flood 2014): small, seeded, the same on every machine. Not for secrets.
+/// The SplitMix64 generator (Steele, Lea, Flood 2014): small, seeded, identical on every machine. Not for secrets.
 #[derive(Clone, Debug)]
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// A generator that always gives the same numbers for the same seed.
+    /// Creates a generator. The same seed always produces the same numbers.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub const fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -22,13 +22,13 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound` (0 if it is 0). The bias is below `bound / 2^64`.
+    /// Returns a number below `bound` (0 if `bound` is 0). The bias is below `bound / 2^64`.
     pub const fn below(&mut self, bound: u64) -> u64 {
         ((self.next_u64() as u128 * bound as u128) >> 64) as u64
     }
 }
 
-/// Most entries of a group, blocks, and bytes of an open end that are generated.
+/// The most entries of a group, the most blocks, and the most bytes of an open end.
 const MOST_ENTRIES: u64 = 5;
 const MOST_BLOCK_BYTES: u64 = 40;
 
@@ -61,7 +61,7 @@ fn fill(out: &mut [u8], field: &Field, random: &mut SplitMix64) {
                 *place = if index < start { b' ' } else { b'0' + random.below(10) as u8 };
             }
         }
-        // One in four stays whatever it is: values that the document does not list must survive.
+        // One in four stays random, because unlisted values must survive a round trip.
         Kind::Enum(schema) if random.below(4) > 0 => {
             let choice = random.below(schema.values.len() as u64) as usize;
             if let Some(value) = schema.values.get(choice) {
@@ -78,8 +78,8 @@ fn fill(out: &mut [u8], field: &Field, random: &mut SplitMix64) {
     }
 }
 
-/// Appends random bytes that are a valid `structure` of `schema`: its tag and constant, one of its lengths, counts that fit, enum
-/// values listed and not.
+/// Appends random bytes that form a valid `structure` of `schema`: its tag and constant, one of its lengths, matching counts, and
+/// enum values both listed and unlisted.
 pub fn arbitrary(schema: &Schema, structure: &Structure, random: &mut SplitMix64, out: &mut Vec<u8>) {
     let start = out.len();
     let mut length = structure.minimum_length;

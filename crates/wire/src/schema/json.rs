@@ -1,4 +1,4 @@
-//! The schema as JSON: one object, made for programs that generate code or documents from it.
+//! The schema as one JSON object, for programs that generate code or documents from it.
 
 use super::{Endian, Field, Kind, LengthRule, Schema, Structure};
 
@@ -21,13 +21,13 @@ pub(crate) fn string(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// Appends bytes as a JSON string: each byte is the character of its number (ISO 8859-1), so nothing is lost.
+/// Appends bytes as a JSON string. Each byte becomes the character with its number (ISO 8859-1), so the conversion is lossless.
 pub(crate) fn string_of_bytes(out: &mut String, bytes: &[u8]) {
     let text: String = bytes.iter().map(|byte| char::from(*byte)).collect();
     string(out, &text);
 }
 
-/// Writes objects and arrays with their commas.
+/// Writes objects and arrays, with commas between their items.
 pub(crate) struct Writer {
     out: String,
     first: bool,
@@ -38,7 +38,7 @@ impl Writer {
         Self { out: String::new(), first: true }
     }
 
-    /// What has been written.
+    /// Returns the text written so far.
     pub(crate) fn finish(self) -> String {
         self.out
     }
@@ -87,7 +87,7 @@ impl Writer {
     }
 }
 
-/// A raw value as the document writes it: text of `length` characters, or a number.
+/// Writes a raw value as in the specification: text of `length` characters, or a number.
 fn raw(writer: &mut Writer, name: &str, number: u64, text: bool, length: usize) {
     if text {
         let bytes = number.to_be_bytes();
@@ -140,7 +140,7 @@ fn field(writer: &mut Writer, field: &Field) {
     }
 }
 
-/// The schema as one JSON object.
+/// Returns the schema as one JSON object.
 #[must_use]
 pub fn json(schema: &Schema) -> String {
     let structure = |writer: &mut Writer, item: &Structure| {

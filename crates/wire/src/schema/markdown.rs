@@ -4,7 +4,7 @@ use core::fmt::Write as _;
 
 use super::{Endian, Field, Kind, LengthRule, Schema, Structure};
 
-/// A raw value as the document writes it.
+/// Formats a raw value as in the specification.
 fn raw(number: u64, text: bool, length: usize) -> String {
     if text {
         let bytes = number.to_be_bytes();
@@ -17,7 +17,7 @@ fn raw(number: u64, text: bool, length: usize) -> String {
     }
 }
 
-/// Text inside of a table.
+/// Escapes text for a table cell.
 pub(crate) fn cell(text: &str) -> String {
     text.replace('\n', " ").replace('|', "\\|")
 }
@@ -176,7 +176,7 @@ fn page(out: &mut String, schema: &Schema) -> core::fmt::Result {
     Ok(())
 }
 
-/// The reference page of a protocol in Markdown.
+/// Returns the reference page of a protocol in Markdown.
 #[must_use]
 pub fn markdown(schema: &Schema) -> String {
     let mut out = String::new();

@@ -1,11 +1,11 @@
-//! The declaration as a constant, and the functions derived from it at run time, once for all protocols:
+//! The declaration as a constant, and the functions that every protocol derives from it at run time:
 //!
 //! - [`Schema::decode`]: the fields of a message with names, offsets and values, as text and JSON;
 //! - [`markdown`](fn@markdown), [`json`](fn@json): the reference page, the schema for programs;
 //! - [`wireshark`](fn@crate::wireshark): a dissector;
 //! - [`arbitrary`](fn@arbitrary): random valid messages for tests.
 //!
-//! The generated views do not use any of this: the hot path reads at constant offsets.
+//! The generated views do not use the schema: the hot path reads at constant offsets.
 
 mod arbitrary;
 mod json;
@@ -30,27 +30,27 @@ pub enum Endian {
     Little,
 }
 
-/// May a known message be longer than declared?
+/// Whether a known message may be longer than declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LengthRule {
-    /// No: another length is an error.
+    /// Messages have exactly the declared length; any other length is an error.
     Exact,
-    /// Yes: later versions append fields; the bytes past the declared ones are ignored and reported.
+    /// Later versions append fields; bytes after the declared ones are ignored and reported.
     Extensible,
 }
 
-/// Where the message type is.
+/// The location of the message type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// Text or an integer.
+    /// Whether the type is text; otherwise it is an integer.
     pub text: bool,
-    /// Bytes.
+    /// Length in bytes.
     pub length: usize,
     /// Bytes from the start of the message.
     pub offset: usize,
 }
 
-/// A byte that all messages of a protocol share. It distinguishes them from another protocol's in the same framing.
+/// A byte that all messages of a protocol share. It distinguishes them from other protocols with the same framing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Constant {
     /// Bytes from the start of the message.
@@ -70,13 +70,13 @@ pub struct Schema {
     pub version: &'static str,
     /// Doc comment of the declaration.
     pub doc: &'static str,
-    /// Byte order of fields that do not say their own.
+    /// Default byte order of the fields.
     pub endian: Endian,
-    /// Where the message type is; `None` if the protocol has only headers.
+    /// Location of the message type; `None` if the protocol has only headers.
     pub tag: Option<Tag>,
-    /// A constant byte of every message. A message with another byte there is of no known type.
+    /// A constant byte of every message. The type of a message with another byte there is unknown.
     pub constant: Option<Constant>,
-    /// May messages be longer than declared?
+    /// Whether messages may be longer than declared.
     pub length_rule: LengthRule,
     /// Structures without a tag: packet headers.
     pub headers: &'static [Structure],
@@ -99,7 +99,7 @@ pub struct Structure {
     pub title: &'static str,
     /// Doc comment.
     pub doc: &'static str,
-    /// The message type; text as a number, first character highest.
+    /// The message type; text as a number, first character in the highest byte.
     pub tag: Option<u64>,
     /// Bytes of the shortest version, or of the fixed part.
     pub minimum_length: usize,
@@ -116,7 +116,7 @@ pub struct Field {
     pub name: &'static str,
     /// Doc comment.
     pub doc: &'static str,
-    /// Bytes from the start of the structure (the tag included).
+    /// Bytes from the start of the structure, including the tag.
     pub offset: usize,
     /// Bytes; 0 for parts of variable length.
     pub length: usize,
@@ -124,9 +124,9 @@ pub struct Field {
     pub endian: Endian,
     /// Its type.
     pub kind: Kind,
-    /// The version that added it, if shorter messages lack it.
+    /// The version that added the field, if shorter messages lack it.
     pub since: Option<&'static str>,
-    /// The raw value that means none.
+    /// The raw value that means "absent".
     pub absent: Option<i128>,
 }
 
@@ -147,14 +147,14 @@ pub enum Kind {
     Decimal {
         /// Implied decimals.
         places: u8,
-        /// Signed?
+        /// Whether the integer is signed.
         signed: bool,
     },
     /// Nanoseconds since midnight at the venue.
     NanosecondsSinceMidnight,
     /// Nanoseconds since 1970 UTC.
     NanosecondsSinceEpoch,
-    /// Nanoseconds to be added to another time.
+    /// A duration in nanoseconds, relative to another time.
     Nanoseconds,
     /// Seconds since midnight at the venue.
     SecondsSinceMidnight,
@@ -164,28 +164,28 @@ pub enum Kind {
     Enum(&'static EnumSchema),
     /// A set of bits.
     Flags(&'static FlagsSchema),
-    /// Entries of fixed length to the end.
+    /// Entries of fixed length, up to the end of the message.
     Group {
         /// Layout of an entry.
         entry: &'static Structure,
         /// Name of the field that holds the count.
         count: &'static str,
     },
-    /// Length-prefixed blocks to the end.
+    /// Length-prefixed blocks, up to the end of the message.
     Blocks {
         /// Bytes of the length prefix.
         length_bytes: usize,
-        /// The length counts itself: it is the beginning of the block.
+        /// Whether the length includes its own bytes, which are then the start of the block.
         is_inclusive: bool,
         /// Name of the field that holds the count.
         count: &'static str,
     },
-    /// All bytes to the end.
+    /// All remaining bytes.
     Rest,
 }
 
 impl Kind {
-    /// The kind's name, as in the JSON form of a schema.
+    /// Returns the kind's name in the JSON form of a schema.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -216,9 +216,9 @@ pub struct EnumSchema {
     pub name: &'static str,
     /// Doc comment.
     pub doc: &'static str,
-    /// Bytes.
+    /// Length in bytes.
     pub length: usize,
-    /// Text or an integer.
+    /// Whether the values are text; otherwise they are integers.
     pub text: bool,
     /// The listed values.
     pub values: &'static [EnumValue],
@@ -231,7 +231,7 @@ pub struct EnumValue {
     pub name: &'static str,
     /// Name in words.
     pub title: &'static str,
-    /// Raw value; text as a number, first character highest.
+    /// Raw value; text as a number, first character in the highest byte.
     pub raw: u64,
     /// Doc comment.
     pub doc: &'static str,
@@ -244,7 +244,7 @@ pub struct FlagsSchema {
     pub name: &'static str,
     /// Doc comment.
     pub doc: &'static str,
-    /// Bytes.
+    /// Length in bytes.
     pub length: usize,
     /// The listed bits.
     pub flags: &'static [Flag],
@@ -257,17 +257,16 @@ pub struct Flag {
     pub name: &'static str,
     /// Name in words.
     pub title: &'static str,
-    /// Bit number, 0 is the lowest.
+    /// Bit number; 0 is the lowest.
     pub bit: u8,
     /// Doc comment.
     pub doc: &'static str,
 }
 
-/// Writes the names of the set flags joined by ` | `, and the bits that have no name as a number; `0` if none is
-/// set.
+/// Writes the names of the set flags, joined by ` | `, and any unnamed bits as a number. Writes `0` if no bit is set.
 ///
 /// # Errors
-/// Those of the writer.
+/// The writer's errors.
 pub fn write_flags(out: &mut dyn fmt::Write, schema: &FlagsSchema, raw: u64) -> fmt::Result {
     let mut rest = raw;
     let mut first = true;

@@ -1,7 +1,7 @@
-//! Decoding by schema: the fields of a message with their names, offsets and values, for any protocol.
+//! Decodes messages by schema: the fields of a message with names, offsets and values, for any protocol.
 //!
-//! Slower than the generated views (a loop over the schema instead of constant loads), made for dumps and tests. It
-//! does not allocate.
+//! It loops over the schema, so it is slower than the constant loads of the generated views. It is meant for dumps and tests.
+//! It does not allocate.
 
 use core::fmt;
 
@@ -14,7 +14,7 @@ use crate::value::{number_in, trim, write_date_time, write_decimal, write_text, 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// The sentinel of an optional field: no value.
+    /// No value: the sentinel of an optional field.
     Absent,
     /// Unsigned integer.
     Unsigned(u64),
@@ -26,7 +26,7 @@ pub enum Value<'a> {
     Number {
         /// The characters.
         text: &'a [u8],
-        /// Their number, if they are digits.
+        /// The number, if all characters are digits.
         value: Option<u64>,
     },
     /// Raw bytes.
@@ -42,17 +42,17 @@ pub enum Value<'a> {
     NanosecondsSinceMidnight(u64),
     /// Nanoseconds since 1970 UTC.
     NanosecondsSinceEpoch(u64),
-    /// Nanoseconds to be added to another time.
+    /// A duration in nanoseconds, relative to another time.
     Nanoseconds(u64),
     /// Seconds since midnight at the venue.
     SecondsSinceMidnight(u64),
     /// Seconds since 1970 UTC.
     SecondsSinceEpoch(u64),
-    /// One of a list.
+    /// A value of an enumeration.
     Enum {
-        /// The list.
+        /// The enumeration.
         schema: &'static EnumSchema,
-        /// The raw value; text as a number, first character highest.
+        /// The raw value; for text, a number with the first character in the highest byte.
         raw: u64,
         /// The bytes on the wire.
         bytes: &'a [u8],
@@ -67,7 +67,7 @@ pub enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// The listed value of an enum; `None` if it is not listed, or not an enum.
+    /// Returns the listed value of an enum; `None` for an unlisted value or another type.
     #[must_use]
     pub fn enum_value(&self) -> Option<&'static EnumValue> {
         match self {
@@ -76,9 +76,9 @@ impl Value<'_> {
         }
     }
 
-    /// Appends the value as JSON. Integers and times are numbers (raw count), decimals are strings with all their
-    /// places, enums are the name (or the raw value, if it is not listed), flag sets are arrays of names, bytes
-    /// are hexadecimal, no value is `null`.
+    /// Appends the value as JSON. Integers and times are numbers (the raw count), decimals are strings with all their places,
+    /// enums are names (or the raw value, if it is unlisted), flag sets are arrays of names, bytes are hexadecimal, and an absent
+    /// value is `null`.
     pub fn write_json(&self, out: &mut String) {
         use fmt::Write as _;
         // Writing to a `String` cannot fail.
@@ -141,7 +141,7 @@ fn write_hex(out: &mut dyn fmt::Write, bytes: &[u8]) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
 }
 
-/// As text for people: decimals with all their places, times of day, enum names with the raw value if it is not listed.
+/// Formats the value for people: decimals with all places, times of day, enum names (with the raw value if it is unlisted).
 impl fmt::Display for Value<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -190,37 +190,37 @@ impl fmt::Display for Value<'_> {
 pub struct FieldValue<'a> {
     /// The field.
     pub field: &'static Field,
-    /// For a field of a group's entry: the group's field, and the entry's index from 0.
+    /// For a field of a group entry: the group's field and the entry's index from 0.
     pub entry: Option<(&'static Field, usize)>,
     /// Bytes from the start of the message.
     pub offset: usize,
     /// The bytes of the field.
     pub bytes: &'a [u8],
-    /// Their meaning.
+    /// The decoded value.
     pub value: Value<'a>,
 }
 
-/// A message held against the schema.
+/// A message decoded by its schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded<'a> {
-    /// The message's layout; `None` if the tag is not known.
+    /// The message's layout; `None` if the tag is unknown.
     pub structure: Option<&'static Structure>,
-    /// Its error; `None` if it is valid.
+    /// The error; `None` if the message is valid.
     pub error: Option<DecodeError>,
     /// All bytes of the message.
     pub bytes: &'a [u8],
-    /// Bytes at the end that are not declared: an extension of a later version, or too many.
+    /// Undeclared bytes at the end: the extension of a later version, or an error.
     pub trailing: usize,
 }
 
 impl<'a> Decoded<'a> {
-    /// The message's name; `None` if the tag is not known.
+    /// Returns the message's name; `None` if the tag is unknown.
     #[must_use]
     pub fn name(&self) -> Option<&'static str> {
         self.structure.map(|structure| structure.name)
     }
 
-    /// Calls `visit` for each field in order, entries of groups included. Of a cut message, as far as it goes.
+    /// Calls `visit` for each field in order, including group entries. If the message is truncated, visits the complete fields.
     pub fn for_each_field(&self, mut visit: impl FnMut(FieldValue<'a>)) {
         let Some(structure) = self.structure else { return };
         for field in structure.fields {
@@ -275,7 +275,7 @@ impl<'a> Decoded<'a> {
         let last = self.structure.and_then(|structure| structure.fields.last());
         match (group, last) {
             (Some(_), _) => out.push_str("}]"),
-            // A group, which is the last field, without entries. A message that is cut before it has none.
+            // An empty group, which is the last field. A message truncated before the group does not contain it.
             (None, Some(Field { kind: Kind::Group { .. }, name, offset, .. }))
                 if *offset <= self.bytes.len() =>
             {
@@ -291,7 +291,7 @@ impl<'a> Decoded<'a> {
     }
 }
 
-/// The integer in up to eight bytes.
+/// Reads an integer of up to eight bytes.
 fn unsigned(bytes: &[u8], endian: Endian) -> u64 {
     let add = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
     match endian {
@@ -308,7 +308,7 @@ fn signed(bytes: &[u8], endian: Endian) -> i64 {
     }
 }
 
-/// The value of `field` in a structure that starts at `bytes`; `None` if the bytes end before it does.
+/// Reads `field` of a structure that starts at `bytes`; `None` if the bytes end inside the field.
 fn read<'a>(field: &'static Field, bytes: &'a [u8]) -> Option<FieldValue<'a>> {
     let tail = matches!(field.kind, Kind::Rest | Kind::Blocks { .. } | Kind::Group { .. });
     let end = if tail { bytes.len() } else { field.offset + field.length };
@@ -339,17 +339,17 @@ fn read<'a>(field: &'static Field, bytes: &'a [u8]) -> Option<FieldValue<'a>> {
 }
 
 impl Structure {
-    /// The raw integer of a field of this structure, by its name: a count, a length.
+    /// Returns the raw integer of a field, such as a count or a length, by name.
     #[must_use]
     pub fn unsigned_field(&self, name: &str, bytes: &[u8]) -> Option<u64> {
         let field = self.fields.iter().find(|field| field.name == name)?;
         Some(unsigned(bytes.get(field.offset..field.offset + field.length)?, field.endian))
     }
 
-    /// Bytes that a structure which starts at `bytes` takes, by its counts and version.
+    /// Returns the length in bytes of the structure that starts at `bytes`, from its counts and its version.
     ///
     /// # Errors
-    /// The bytes end before it does, or cut a field of a later version.
+    /// The structure is truncated, possibly inside a field of a later version.
     pub fn measure(&self, bytes: &[u8]) -> Result<usize, DecodeError> {
         let short = |needed| DecodeError::too_short(self.name, needed, bytes.len());
         if bytes.len() < self.minimum_length {
@@ -375,7 +375,7 @@ impl Structure {
         Ok(bytes.len())
     }
 
-    /// Holds bytes against this structure (a header, for example).
+    /// Decodes bytes as this structure, for example as a header.
     #[must_use]
     pub fn decode<'a>(&'static self, bytes: &'a [u8]) -> Decoded<'a> {
         match self.measure(bytes) {
@@ -389,7 +389,7 @@ impl Structure {
         }
     }
 
-    /// The field of this name.
+    /// Returns the field with this name.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&'static Field> {
         self.fields.iter().find(|field| field.name == name)
@@ -397,7 +397,7 @@ impl Structure {
 }
 
 impl Schema {
-    /// The message type in these bytes; text as a number, first character highest.
+    /// Returns the message type in these bytes; text as a number, first character in the highest byte.
     #[must_use]
     pub fn tag_of(&self, bytes: &[u8]) -> Option<u64> {
         let tag = self.tag?;
@@ -405,20 +405,20 @@ impl Schema {
         Some(unsigned(bytes, if tag.text { Endian::Big } else { self.endian }))
     }
 
-    /// The message of this tag.
+    /// Returns the message with this tag.
     #[must_use]
     pub fn message(&self, tag: u64) -> Option<&'static Structure> {
         self.messages.iter().find(|message| message.tag == Some(tag))
     }
 
-    /// The message, header or group entry of this name.
+    /// Returns the message, header or group entry with this name.
     #[must_use]
     pub fn structure(&self, name: &str) -> Option<&'static Structure> {
         let mut all = self.messages.iter().chain(self.headers).chain(self.groups);
         all.find(|structure| structure.name == name)
     }
 
-    /// Reads the bytes of one message by the schema. It never fails: the result has the error beside the readable fields.
+    /// Decodes one message by the schema. It never fails: the result contains the error along with the readable fields.
     #[must_use]
     pub fn decode<'a>(&self, bytes: &'a [u8]) -> Decoded<'a> {
         let unknown = |error| Decoded { structure: None, error: Some(error), bytes, trailing: 0 };

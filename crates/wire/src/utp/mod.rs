@@ -1,3 +1,3 @@
-//! UTP: the quotes of the securities information processor of tape C.
+//! UTP: quotes from the securities information processor of tape C.
 
 pub mod uqdf15;

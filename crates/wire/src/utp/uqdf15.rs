@@ -1,14 +1,14 @@
-//! UTP Quotation Data Feed (UQDF) 1.5: the best bid and offer of each market centre in the securities of tape C, and the national ones.
+//! UTP Quotation Data Feed (UQDF) 1.5: the best bid and offer of each market centre for the securities of tape C, and the national best.
 //!
-//! Source: the public definitions of *UQDF Binary*, version 1.5. Big-endian; prices have six implied decimals, in the short form two; times are
-//! nanoseconds since the epoch in UTC. A message begins with the version `1`, its category and its type. Offsets count from the version at 0.
+//! Source: the public definitions of *UQDF Binary*, version 1.5. Big-endian; prices have six implied decimals (two in the short form),
+//! times are nanoseconds since the epoch in UTC. A message starts with version `1`, category and type. Offsets count from the version at 0.
 //!
-//! A quote ends in appendages that its indicators announce: [`QuoteShortForm::national`] and [`QuoteLongForm::national`] read them. Sizes count round
-//! lots in the captured packets, which are of 2016.
+//! A quote ends in appendages, which its indicators announce: [`QuoteShortForm::national`] and [`QuoteLongForm::national`] read them. Sizes
+//! count round lots in the captured packets, which date from 2016.
 //!
-//! The definitions give the national indicators of price bands `G` and `H` the names of `E` and `F`; here they have those of the same letters at CTA.
+//! The definitions name the national price band indicators `G` and `H` like `E` and `F`. This crate uses CTA's names for `G` and `H`.
 //!
-//! Verified on real packets: the short quote without appendage, and the price bands. Carried by [MoldUDP64](crate::nasdaq::moldudp64), as ITCH is.
+//! Verified on real packets: the short quote without appendage, and the price bands. Carried by [MoldUDP64](crate::nasdaq::moldudp64).
 
 use crate::DecodeError;
 use crate::national::{NationalBest, NationalSide, of_cents};
@@ -514,10 +514,10 @@ tapeworks_wire_macros::protocol! {
     }
 }
 
-/// The version that every message begins with: the constant of the declaration.
+/// The version at the start of every message: the constant of the declaration.
 pub const VERSION: u8 = b'1';
 
-/// What a quote says of the national best bid and offer.
+/// Reads a quote's national best bid and offer.
 fn national(indicator: NbboAppendageIndicator, appendages: &[u8]) -> Result<[NationalSide; 2], DecodeError> {
     use NbboAppendageIndicator as Indicator;
     let both = |side| Ok([side; 2]);
@@ -563,20 +563,20 @@ fn national(indicator: NbboAppendageIndicator, appendages: &[u8]) -> Result<[Nat
 }
 
 impl QuoteShortForm<'_> {
-    /// What it says of the national best bid and offer.
+    /// Returns the national best bid and offer.
     ///
     /// # Errors
-    /// The appendage that its indicator announces is cut.
+    /// The announced appendage is truncated.
     pub fn national(&self) -> Result<[NationalSide; 2], DecodeError> {
         national(self.nbbo_appendage_indicator(), self.appendages())
     }
 }
 
 impl QuoteLongForm<'_> {
-    /// What it says of the national best bid and offer.
+    /// Returns the national best bid and offer.
     ///
     /// # Errors
-    /// The appendage that its indicator announces is cut.
+    /// The announced appendage is truncated.
     pub fn national(&self) -> Result<[NationalSide; 2], DecodeError> {
         national(self.nbbo_appendage_indicator(), self.appendages())
     }

@@ -1,8 +1,8 @@
-//! Datagrams at a rate, by every way that this build and machine have: how late each is in the program, how many are lost, and the
-//! processor's share that the receiving thread takes.
+//! Datagrams at a fixed rate, by every way that this build and machine support: the delay of each datagram, how many are lost, and the
+//! receiving thread's share of the processor.
 //!
-//! The sender writes frames into one end of a veth pair. A frame's time begins when it was due: one that waits behind a late one counts its
-//! wait.
+//! The sender writes frames into one end of a veth pair. A frame's time starts when it is due, so the time spent waiting for a late
+//! predecessor counts.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -27,21 +27,21 @@ const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 77, 1, 1), 26_4
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const NEAR: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 2), 5_000);
 
-/// Frames a second.
+/// Frames per second.
 const RATES: [u64; 3] = [10_000, 100_000, 400_000];
 
-/// How long frames are sent for.
+/// How long frames are sent.
 const SENT_FOR: Duration = Duration::from_millis(100);
 
-/// The receiver ends when it has all, or so long behind the last frame.
+/// The receiver ends when it has all frames, or after this much silence following the last frame.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// A way by which datagrams come.
+/// A way to receive datagrams.
 trait Way {
-    /// Takes what is there, and hands on each packet that was received.
+    /// Receives what is available, and passes each packet on.
     fn take(&mut self, pool: &mut Pool, each: &mut dyn FnMut(&[u8])) -> io::Result<usize>;
 
-    /// What to sleep by until there is more; `None` if it is always looked at again.
+    /// Returns the descriptor to sleep on; `None` if this way always polls.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -88,34 +88,34 @@ impl Way for FrameReceiver {
     }
 }
 
-/// When a datagram of ours was due, in ns from the beginning; it ends the packet.
+/// Returns when one of our datagrams was due, in ns from the beginning; the value ends the packet.
 fn due_ns(packet: &[u8]) -> Option<u64> {
     let (head, rest) = packet.last_chunk::<BYTES>()?.split_first_chunk::<8>()?;
     let mark = rest.first_chunk::<8>()?;
     (*mark == OURS.to_le_bytes()).then(|| u64::from_le_bytes(*head))
 }
 
-/// The processor's time of this thread.
+/// Returns this thread's processor time.
 fn used() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// What the receiving thread found.
+/// The receiving thread's results.
 struct Found {
     late_ns: Vec<u64>,
     used: Duration,
     took: Duration,
 }
 
-/// When the frames begin, and whether the receiver is open and all are sent.
+/// When the frames begin, and whether the receiver is open and all frames are sent.
 struct Course {
     began: Instant,
     is_open: AtomicBool,
     is_sent: AtomicBool,
 }
 
-/// Receives until all have come or none comes any more. A failed receive ends it; what did not come is lost.
+/// Receives until all frames have arrived or none arrive any more. A failed receive ends it; missing frames count as lost.
 fn receive(way: &mut dyn Way, count: u64, sleeps: bool, course: &Course) -> Found {
     let mut pool = Pool::new(BUFFERS, BUFFER_BYTES);
     let mut late_ns = Vec::with_capacity(count as usize);
@@ -143,7 +143,7 @@ fn receive(way: &mut dyn Way, count: u64, sleeps: bool, course: &Course) -> Foun
     Found { late_ns, used: used().saturating_sub(used_before), took: started.elapsed() }
 }
 
-/// Sends each frame when it is due, in bursts where that is late.
+/// Sends each frame when it is due, in bursts when it is late.
 fn send(sender: &mut Sender, count: u64, rate: u64, began: Instant) {
     let mut builder = FrameBuilder::to_group([2, 0, 0, 0, 0, 1], NEAR, GROUP);
     let start_ns = began.elapsed().as_nanos() as u64;
@@ -154,12 +154,12 @@ fn send(sender: &mut Sender, count: u64, rate: u64, began: Instant) {
         }
         let mut frame = [0; BUFFER_BYTES];
         let length = builder.udp(&super::datagram(due_ns), &mut frame).unwrap_or(0);
-        // What is not taken is lost, and counts as that.
+        // Frames that are not accepted count as lost.
         sender.send([frame.get(..length).unwrap_or_default()], |_| {});
     }
 }
 
-/// Frames at a rate come by one way.
+/// Measures frames at one rate by one way.
 fn measure(
     reporter: &mut Reporter,
     cores: [usize; 2],
@@ -173,7 +173,7 @@ fn measure(
     let done = together(
         cores,
         || {
-            // Opened on the thread that reads it: that of io_uring stays there.
+            // Opened on the thread that reads, because an io_uring receiver must stay on its thread.
             let way = open();
             course.is_open.store(true, Ordering::Release);
             Ok::<_, io::Error>(receive(&mut *way?, count, sleeps, &course))
@@ -224,7 +224,7 @@ fn uring() -> io::Result<Box<dyn Way>> {
     Ok(Box::new(UringSocket::open(options(), PAYLOAD)?.receiver()?))
 }
 
-/// A name, whether it sleeps until something comes, and how it is opened.
+/// A name, whether it sleeps until packets arrive, and how to open it.
 type Opens = (&'static str, bool, Box<Open>);
 
 fn ways(far: &str) -> Vec<Opens> {
@@ -253,7 +253,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
     for rate in lab.either(RATES.as_slice(), &RATES[..1]) {
         let mut variants = Variants::of(1).answers_differ();
         for (name, sleeps, open) in ways(&pair.far) {
-            // Opened once to see whether it can be.
+            // Open once to check whether it is possible.
             match open() {
                 Ok(_) => {}
                 Err(error) if name == "socket, a call for each" => {

@@ -1,4 +1,4 @@
-//! The rules of a declaration of FIX messages. Every fault found is reported, each at the token that caused it.
+//! Validates a declaration of FIX messages. Every error is reported, each at the token that caused it.
 
 use std::collections::HashMap;
 
@@ -7,17 +7,17 @@ use syn::Error;
 use super::declaration::{Declaration, Field, Role, Structure, Type};
 use crate::check::Faults;
 
-/// Methods of every view: an accessor of such a name would be a second one.
+/// Methods of every view, with which an accessor of the same name would collide.
 const METHODS: [&str; 9] =
     ["read", "read_into", "unread", "field", "as_bytes", "begin_string", "message_type", "new", "write"];
 
-/// Names that the generated code takes.
+/// Names that the generated code uses.
 const TAKEN: [&str; 8] = ["Option", "Result", "Default", "Message", "Header", "Trailer", "Some", "Self"];
 
-/// Tags that every message has, and the writer writes.
+/// Tags that every message has and that the writer adds.
 const FRAMING: [u32; 4] = [8, 9, 10, 35];
 
-/// The most fields of a message, and of a header: a bit each.
+/// The most fields of a message or a header: each has one bit.
 const MOST_FIELDS: usize = 64;
 
 pub(crate) fn check(declaration: &Declaration) -> Result<(), Error> {
@@ -150,7 +150,7 @@ fn fields(declaration: &Declaration, structure: &Structure, faults: &mut Faults)
     }
 }
 
-/// The tags of a field: data has two.
+/// Returns the tags of a field: data has two.
 pub(crate) fn tags_of(field: &Field) -> impl Iterator<Item = u32> {
     let length_tag = match field.field_type {
         Type::Data(length_tag) => Some(length_tag),
@@ -159,9 +159,9 @@ pub(crate) fn tags_of(field: &Field) -> impl Iterator<Item = u32> {
     length_tag.into_iter().chain([field.tag])
 }
 
-/// Whether the group `entry` is `structure` or holds it.
+/// Returns whether the group `entry` is `structure` or contains it.
 fn leads_to(declaration: &Declaration, entry: &proc_macro2::Ident, structure: &Structure) -> bool {
-    // A chain of groups longer than the declaration has a circle in it.
+    // A chain of groups longer than the declaration contains a cycle.
     let mut level = vec![entry.clone()];
     for _ in 0..declaration.structures.len() {
         if level.contains(&structure.name) {

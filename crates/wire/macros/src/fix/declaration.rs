@@ -18,9 +18,9 @@ pub(crate) enum Type {
     Date,
     Time,
     Flag,
-    /// Data behind the field of this tag, which holds its length.
+    /// Data that follows the field with this tag, which holds its length.
     Data(u32),
-    /// Entries, as many as the field says.
+    /// As many entries as the field's value says.
     Group(Ident),
     /// An enum of the declaration.
     Named(Ident),
@@ -30,7 +30,7 @@ pub(crate) struct Field {
     pub(crate) doc: String,
     pub(crate) is_required: bool,
     pub(crate) name: Ident,
-    /// The standard's name, if it does not follow from the name.
+    /// The standard's name, if it cannot be derived from the field name.
     pub(crate) title: Option<String>,
     pub(crate) tag: u32,
     pub(crate) tag_span: Span,
@@ -39,7 +39,7 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// The tag that comes first on the wire: the length of data.
+    /// Returns the tag that comes first on the wire: for data, the tag of its length.
     pub(crate) fn first_tag(&self) -> u32 {
         match self.field_type {
             Type::Data(length_tag) => length_tag,
@@ -47,7 +47,7 @@ impl Field {
         }
     }
 
-    /// The standard's name: `cl_ord_id` is ClOrdID.
+    /// Returns the standard's name: ClOrdID for `cl_ord_id`.
     pub(crate) fn title(&self) -> String {
         if let Some(title) = &self.title {
             return title.clone();
@@ -76,7 +76,7 @@ pub(crate) enum Role {
     Message,
 }
 
-/// A message, a group's entry, the header or the trailer.
+/// A message, a group entry, the header or the trailer.
 pub(crate) struct Structure {
     pub(crate) doc: String,
     pub(crate) role: Role,
@@ -86,7 +86,7 @@ pub(crate) struct Structure {
 }
 
 impl Structure {
-    /// MsgType (35); empty if this is no message.
+    /// Returns MsgType (35); empty if the structure is not a message.
     pub(crate) fn message_type_text(&self) -> String {
         self.message_type.as_ref().map_or(String::new(), LitStr::value)
     }
@@ -134,12 +134,12 @@ impl Declaration {
         self.structures.iter().filter(move |item| item.role == role)
     }
 
-    /// The fields of the header or trailer.
+    /// Returns the fields of the header or trailer.
     pub(crate) fn fields_of(&self, role: Role) -> &[Field] {
         self.of_role(role).next().map_or(&[], |item| item.fields.as_slice())
     }
 
-    /// Whether the plain values of a structure borrow anything.
+    /// Returns whether the plain values of a structure borrow anything.
     pub(crate) fn borrows(&self, structure: &Structure) -> bool {
         structure
             .fields

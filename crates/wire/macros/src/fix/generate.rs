@@ -1,4 +1,4 @@
-//! The Rust that a declaration of FIX messages stands for: enums, views, plain forms, the enum over all messages, the schema.
+//! Generates Rust from a declaration of FIX messages: enums, views, plain forms, the message enum, and the schema.
 
 use std::collections::HashSet;
 
@@ -51,7 +51,7 @@ fn enumeration(item: &Enumeration) -> TokenStream {
         quote! { Self::#name => #text }
     });
     let from_raw = match item.enum_type {
-        // A table: the jumps of a `match` are guessed wrong where the values vary.
+        // A table, because the jumps of a `match` are mispredicted when the values vary.
         EnumType::Character => {
             let enum_name = name;
             let entries = item.variants.iter().map(|variant| {
@@ -84,12 +84,12 @@ fn enumeration(item: &Enumeration) -> TokenStream {
         pub enum #name { #(#variants,)* }
 
         impl #name {
-            /// The enum in the schema.
+            /// The schema of this enum.
             pub const SCHEMA: ::tapeworks_wire::schema::EnumSchema = ::tapeworks_wire::schema::EnumSchema {
                 name: #name_text, doc: #doc_text, length: #length, text: #text, values: &[#(#values),*],
             };
 
-            /// The value for what is on the wire; `None` if it is not listed.
+            /// Converts the value on the wire; `None` if it is not listed.
             #[inline]
             #[must_use]
             pub const fn from_raw(raw: #raw_type) -> Option<Self> {
@@ -103,7 +103,7 @@ fn enumeration(item: &Enumeration) -> TokenStream {
                 self as #raw_type
             }
 
-            /// The value's name.
+            /// Returns the value's name.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { #(#name_arms,)* }
@@ -114,7 +114,7 @@ fn enumeration(item: &Enumeration) -> TokenStream {
 
 // ---- keys ------------------------------------------------------------------------------------------------
 
-/// The digits of a tag and `=` as a word, the first in the lowest byte.
+/// Returns the digits of a tag and `=` as a word, the first in the lowest byte.
 fn key_of(tag: u32) -> u64 {
     format!("{tag}=").bytes().rev().fold(0, |key, byte| key << 8 | u64::from(byte))
 }
@@ -123,26 +123,26 @@ fn key_literal(tag: u32) -> Literal {
     Literal::u64_unsuffixed(key_of(tag))
 }
 
-/// Bytes of the tag and `=`.
+/// Returns the number of bytes of the tag and `=`.
 fn tag_bytes(tag: u32) -> Literal {
     Literal::usize_unsuffixed(format!("{tag}=").len())
 }
 
-/// The whole field of a message type, with SOH, as a word, and how many bytes it has.
+/// Returns the whole MsgType field, with SOH, as a word, and its length in bytes.
 fn type_key(message_type: &str) -> (Literal, Literal) {
     let text = format!("35={message_type}\x01");
     let key = text.bytes().rev().fold(0u64, |key, byte| key << 8 | u64::from(byte));
     (Literal::u64_unsuffixed(key), Literal::usize_unsuffixed(text.len()))
 }
 
-/// A perfect hash of keys: `key * multiplier >> shift` is different for each.
+/// A perfect hash of keys: `key * multiplier >> shift` is distinct for each key.
 struct Slots {
     multiplier: u64,
     shift: u32,
 }
 
 impl Slots {
-    /// Tries multipliers until one separates the keys, with more slots after many. The numbers are the same in every build.
+    /// Tries multipliers until one separates the keys, and adds slots after many failures. The search is deterministic across builds.
     fn find(tags: &[u32]) -> Self {
         let keys: Vec<u64> = tags.iter().map(|tag| key_of(*tag)).collect();
         let mut state = 0x7a9e_f125_u64;
@@ -175,7 +175,7 @@ impl Slots {
 
 // ---- fields ----------------------------------------------------------------------------------------------
 
-/// The type in which a view stores a field.
+/// Returns the type in which a view stores a field.
 fn stored(field: &Field) -> TokenStream {
     match &field.field_type {
         Type::Text => quote!(::tapeworks_wire::fix::Text),
@@ -190,7 +190,7 @@ fn stored(field: &Field) -> TokenStream {
     }
 }
 
-/// What a view stores for a field that is absent: all bits are 0, and nothing looks at it.
+/// Returns what a view stores for an absent field: all bits 0, never read.
 fn absent(declaration: &Declaration, field: &Field) -> TokenStream {
     match &field.field_type {
         Type::Text => quote!(::tapeworks_wire::fix::Text::NONE),
@@ -206,7 +206,7 @@ fn absent(declaration: &Declaration, field: &Field) -> TokenStream {
     }
 }
 
-/// The type that readers get and writers give.
+/// Returns the type that readers get and writers pass.
 fn public(field: &Field, declaration: &Declaration, is_plain: bool) -> TokenStream {
     match &field.field_type {
         Type::Text | Type::Data(_) => quote!(&'a [u8]),
@@ -232,7 +232,7 @@ fn public(field: &Field, declaration: &Declaration, is_plain: bool) -> TokenStre
     }
 }
 
-/// Statements that read the current field of `at` into `view`, and move `at` behind it.
+/// Returns statements that read the current field of `at` into `view` and advance `at` past it.
 fn read(declaration: &Declaration, field: &Field) -> TokenStream {
     let name = &field.name;
     let length = tag_bytes(field.first_tag());
@@ -293,22 +293,22 @@ fn read_enum(declaration: &Declaration, field: &Field, enum_name: &Ident) -> Tok
     }
 }
 
-/// Whether the current field has this tag.
+/// Returns an expression that checks whether the current field has this tag.
 fn has_tag(tag: u32) -> TokenStream {
     let (key, bytes) = (key_literal(tag), Literal::usize_unsuffixed(format!("{tag}=").len()));
     quote! { at.has_key::<#bytes>(#key) }
 }
 
-/// Statements that read the fields which come in the declared order: each is compared with the bytes of its tag. What follows a run of
-/// optional fields is looked for before the run, and behind each of its fields that is there: a message has few of them. `behind` is the
-/// required field behind all of these, if there is one.
+/// Returns statements that read the fields that arrive in the declared order by comparing each with the bytes of its tag. The field
+/// after a run of optional fields is tried before the run and after each optional field that is present, because a message has few of
+/// them. `behind` is the required field that follows all of these, if there is one.
 fn in_declared_order(
     declaration: &Declaration,
     fields: &[Field],
     seen: &Ident,
     behind: Option<&Field>,
 ) -> TokenStream {
-    /// The shortest run that is skipped as one.
+    /// The shortest run of optional fields that is skipped as a unit.
     const RUN: usize = 3;
     let read_if_next = |index: usize, field: &Field, then: &TokenStream| {
         let tag = field.first_tag();
@@ -348,7 +348,7 @@ fn in_declared_order(
     text
 }
 
-/// An arm for each tag of a structure's fields: the tag's slot, the check of its key and of its bit, the value.
+/// Returns a match arm for each tag of a structure's fields: the tag's slot, the check of its key and bit, and the value.
 fn arms(
     declaration: &Declaration,
     fields: &[Field],
@@ -380,7 +380,7 @@ fn arms(
     arms
 }
 
-/// The bits of required fields, and for each its tag.
+/// Returns the bits of the required fields, and the tag of each bit.
 fn required(fields: &[Field], seen: &Ident) -> TokenStream {
     let bits = |field: &Field| {
         fields.iter().position(|other| other.tag == field.tag).map_or(0, |index| 1u64 << index)
@@ -397,7 +397,7 @@ fn required(fields: &[Field], seen: &Ident) -> TokenStream {
     quote! { if #seen & #all != #all { #(#each)* } }
 }
 
-/// The bit of each field by its tag.
+/// Returns the bit of each field, with its tag.
 fn set_bits(fields: &[Field], first_bit: usize) -> Vec<TokenStream> {
     let each = fields.iter().enumerate().map(|(index, field)| {
         let (tag, bit) =
@@ -407,7 +407,7 @@ fn set_bits(fields: &[Field], first_bit: usize) -> Vec<TokenStream> {
     each.collect()
 }
 
-/// The accessors of a view's fields.
+/// Returns the accessors of a view's fields.
 fn accessors(declaration: &Declaration, fields: &[Field], first_bit: usize, seen: &Ident) -> TokenStream {
     let each = fields.iter().enumerate().map(|(index, field)| {
         let name = &field.name;
@@ -422,7 +422,7 @@ fn accessors(declaration: &Declaration, fields: &[Field], first_bit: usize, seen
             _ => quote!(self.#name),
         };
         let doc = field_doc(field);
-        // A group that is absent has no entries.
+        // An absent group has no entries.
         let (result, body) = match (&field.field_type, field.is_required) {
             (Type::Group(_), _) => {
                 let none = quote!(::tapeworks_wire::fix::Entries::new(
@@ -461,7 +461,7 @@ fn group(declaration: &Declaration, item: &Structure) -> TokenStream {
     let slot = slots.expression();
     let twice = quote! { return Err(at.rejected(::tapeworks_wire::fix::RejectReason::TagTwice)); };
     let mut arms = arms(declaration, &item.fields, &slots, 0, &seen, &quote!(), &twice);
-    // The first field begins the next entry.
+    // The first field starts the next entry.
     let delimiter = item.fields.first().map_or(0, |field| field.tag);
     let (delimiter_slot, delimiter_key) = (slots.slot(delimiter), key_literal(delimiter));
     arms.insert(0, quote! { #delimiter_slot if at.key() == #delimiter_key && seen != 0 => break, });
@@ -517,7 +517,7 @@ fn group(declaration: &Declaration, item: &Structure) -> TokenStream {
     .collect()
 }
 
-/// The part of a view that does not depend on the fields, and its accessors.
+/// Returns the part of a view that does not depend on the fields, with its accessors.
 fn view_impl(
     declaration: &Declaration,
     item: &Structure,
@@ -532,20 +532,20 @@ fn view_impl(
         .then(|| {
             (
                 quote! {
-                    /// BeginString (8): `FIX.4.4`.
+                    /// Returns BeginString (8): `FIX.4.4`.
                     #[must_use]
                     pub fn begin_string(&self) -> &'a [u8] {
                         ::tapeworks_wire::fix::begin_string(self.message)
                     }
 
-                    /// The message as it came.
+                    /// Returns the bytes of the message.
                     #[must_use]
                     pub const fn as_bytes(&self) -> &'a [u8] {
                         self.message
                     }
                 },
                 quote! {
-                    /// The value of the first field of any tag, declared or not.
+                    /// Returns the value of the first field with this tag, declared or not.
                     #[must_use]
                     pub fn field(&self, tag: u32) -> Option<&'a [u8]> {
                         ::tapeworks_wire::fix::field(self.message, tag)
@@ -556,7 +556,7 @@ fn view_impl(
         .unzip();
     quote! {
         impl<'a> #name<'a> {
-            /// A view without fields. It is made of zeros where it is needed: a constant would be copied there.
+            /// Returns a view without fields. It is zeroed in place, because a constant would be copied.
             #[inline(always)]
             fn absent(message: &'a [u8]) -> Self {
                 Self { message, #seen_header seen: 0, #(#names: #values,)* }
@@ -577,7 +577,7 @@ fn view_impl(
 
 // ---- messages --------------------------------------------------------------------------------------------
 
-/// The tags of a group's entries, and of the groups in it, each with the tag of the count.
+/// Collects the tags of a group's entries, including nested groups, each with the tag of its count.
 fn member_tags(declaration: &Declaration, field: &Field, found: &mut Vec<(u32, u32)>) {
     let Type::Group(entry) = &field.field_type else { return };
     for member in declaration.group(entry).map_or(&[][..], |group| group.fields.as_slice()) {
@@ -609,7 +609,7 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
     arms_of_all.extend(arms(declaration, &item.fields, &slots, 0, &seen, &quote!(), &twice));
     let trailer_arms = arms(declaration, trailer, &slots, item.fields.len(), &seen, &quote!(), &twice);
     arms_of_all.extend(trailer_arms);
-    // Nothing but the checksum comes behind the trailer's only field.
+    // Only the checksum follows the trailer's only field.
     let after_trailer = trailer.first().map(|_| {
         let bit = Literal::u64_unsuffixed(1 << item.fields.len());
         quote! { if seen & #bit != 0 && at.is_field() { #out_of_order } }
@@ -658,7 +658,7 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
             /// MsgType (35).
             pub const MESSAGE_TYPE: &'static [u8] = #type_bytes;
 
-            /// The fields of these tags, for [`has_only`](Self::has_only). Tags that are not declared are left out.
+            /// Builds a set of the fields with these tags, for [`has_only`](Self::has_only). Undeclared tags are left out.
             #[must_use]
             pub const fn fields(tags: &[u32]) -> ::tapeworks_wire::fix::FieldSet {
                 let (mut header, mut body) = (0u64, 0u64);
@@ -671,15 +671,15 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
                 ::tapeworks_wire::fix::FieldSet { header, body }
             }
 
-            /// Whether the message has no other fields than these, and 8, 9, 35 and 10. A group counts by the tag of its count.
+            /// Returns whether the message has no fields except these and 8, 9, 35 and 10. A group is identified by the tag of its count.
             #[inline]
             #[must_use]
             pub const fn has_only(&self, fields: ::tapeworks_wire::fix::FieldSet) -> bool {
                 !self.has_undeclared && self.seen_header & !fields.header | self.seen & !fields.body == 0
             }
 
-            /// Reads a message: its length and checksum, every declared field and its type, the required ones, groups and
-            /// their counts, the order of header, body and trailer, and that no declared tag comes twice.
+            /// Reads a message and checks its length, its checksum, every declared field and its type, required fields, groups and
+            /// their counts, the order of header, body and trailer, and that no declared tag is repeated.
             ///
             /// # Errors
             /// The bytes are not one message of this type, or it breaks a rule.
@@ -692,32 +692,32 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
                 }
             }
 
-            /// A view of no message, for [`read_into`](Self::read_into).
+            /// Returns a view of no message, for [`read_into`](Self::read_into).
             #[inline(always)]
             #[must_use]
             pub fn unread() -> Self {
                 Self::absent(&[])
             }
 
-            /// As [`read`](Self::read), into a view that is there already: a view has some hundred bytes, and to move it costs more
-            /// than to read some fields. After an error its values are those of no message.
+            /// Does the same as [`read`](Self::read), but into an existing view: a view is a few hundred bytes, and moving it costs
+            /// more than reading some fields. After an error the view is empty.
             ///
             /// # Errors
-            /// As [`read`](Self::read).
+            /// Same as [`read`](Self::read).
             pub fn read_into(&mut self, message: &'a [u8]) -> Result<(), ::tapeworks_wire::fix::ReadError> {
                 self.read_into_behind(message, &mut ::tapeworks_wire::fix::LastTimestamp::default())
             }
 
-            /// As [`read_into`](Self::read_into), with the last timestamp of the messages before: most are of the same day.
+            /// Does the same as [`read_into`](Self::read_into), but reuses the last timestamp, because most share their date.
             ///
             /// # Errors
-            /// As [`read`](Self::read).
+            /// Same as [`read`](Self::read).
             pub fn read_into_behind(
                 &mut self,
                 message: &'a [u8],
                 last: &mut ::tapeworks_wire::fix::LastTimestamp,
             ) -> Result<(), ::tapeworks_wire::fix::ReadError> {
-                // Values of another message may stay: what is not seen is absent.
+                // Values of an earlier message may remain: a field whose bit is unset is absent.
                 (self.message, self.seen_header, self.seen) = (&[], 0, 0);
                 let at = ::tapeworks_wire::fix::Cursor::open(message)?;
                 if !at.has_key::<#type_key_bytes>(#type_key) {
@@ -726,7 +726,7 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
                 self.read_declared(message, at.end_of_type(#type_key_bytes) + 1, at.limit(), last)
             }
 
-            /// Reads a message that is split already, and whose length and checksum are therefore not checked again.
+            /// Reads a message that is already split, so its length and checksum are not checked again.
             ///
             /// # Errors
             /// The message has another type, or it breaks a rule.
@@ -739,7 +739,7 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
                 Ok(view)
             }
 
-            /// Does the same as [`read_parsed`](Self::read_parsed), like [`read_into_behind`](Self::read_into_behind).
+            /// Does the same as [`read_parsed`](Self::read_parsed), but into an existing view, and reuses the last timestamp.
             ///
             /// # Errors
             /// The message has another type, or it breaks a rule.
@@ -756,7 +756,7 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
                 self.read_declared(message.bytes(), start, limit, last)
             }
 
-            /// Reads the fields in the declared order, and leaves it to `read_any` when another comes.
+            /// Reads the fields in the declared order, and leaves the rest to `read_any` at the first field out of order.
             #[inline(never)]
             fn read_declared(
                 &mut self,
@@ -784,7 +784,7 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
                 Ok(())
             }
 
-            /// Reads the fields in any order behind those that were read.
+            /// Reads the remaining fields in any order.
             #[inline(never)]
             fn read_any(
                 &mut self,
@@ -846,8 +846,7 @@ fn header(declaration: &Declaration) -> TokenStream {
         }
 
         impl<'a> Header<'a> {
-            /// Reads the header of a message, up to the first field that is none of its own, and checks the message's length
-            /// and checksum.
+            /// Reads the header of a message up to the first field that is not part of it, and checks the message's length and checksum.
             ///
             /// # Errors
             /// The bytes are not one message, or the header breaks a rule.
@@ -867,7 +866,7 @@ fn header(declaration: &Declaration) -> TokenStream {
                 Ok(view)
             }
 
-            /// MsgType (35).
+            /// Returns MsgType (35).
             #[must_use]
             pub fn message_type(&self) -> &'a [u8] {
                 ::tapeworks_wire::fix::message_type(self.message)
@@ -884,7 +883,7 @@ fn message_enum(declaration: &Declaration) -> TokenStream {
     let (keys, key_bytes): (Vec<Literal>, Vec<Literal>) =
         declaration.of_role(Role::Message).map(|item| type_key(&item.message_type_text())).unzip();
     quote! {
-        /// A message of the declaration.
+        /// Any message of the declaration.
         #[derive(Clone, Copy, Debug)]
         #[allow(clippy::large_enum_variant)]
         pub enum Message<'a> {
@@ -892,7 +891,7 @@ fn message_enum(declaration: &Declaration) -> TokenStream {
         }
 
         impl<'a> Message<'a> {
-            /// Reads a message of any declared type: see its `read`.
+            /// Reads a message of any declared type, with the checks of that type's `read`.
             ///
             /// # Errors
             /// The bytes are not one message, its type is not declared, or it breaks a rule.
@@ -912,13 +911,13 @@ fn message_enum(declaration: &Declaration) -> TokenStream {
                 Err(::tapeworks_wire::fix::ReadError::OtherType)
             }
 
-            /// The message's name in the declaration.
+            /// Returns the message's name in the declaration.
             #[must_use]
             pub const fn name(&self) -> &'static str {
                 match self { #(Self::#names(_) => stringify!(#names),)* }
             }
 
-            /// MsgType (35).
+            /// Returns MsgType (35).
             #[must_use]
             pub const fn message_type(&self) -> &'static [u8] {
                 match self { #(Self::#names(_) => #names::MESSAGE_TYPE,)* }
@@ -983,7 +982,7 @@ fn plain(declaration: &Declaration, item: &Structure) -> TokenStream {
                 return quote! {
                     if !self.#name.is_empty() {
                         writer.number(#tag, self.#name.len() as u64);
-                        // Another one, whose address is given away.
+                        // A separate writer, because the address of this one escapes.
                         let mut entries = writer.local();
                         self.#name.iter().for_each(|entry| entry.write(&mut entries));
                         let place = entries.place_and_fault();
@@ -1015,7 +1014,7 @@ fn plain(declaration: &Declaration, item: &Structure) -> TokenStream {
         pub struct #plain #lifetime { #(#fields,)* }
 
         impl #lifetime #plain #lifetime {
-            /// The required fields; the others are absent.
+            /// Creates the message with its required fields; the others are absent.
             #[allow(clippy::too_many_arguments)]
             #[inline]
             #[must_use]
@@ -1023,8 +1022,8 @@ fn plain(declaration: &Declaration, item: &Structure) -> TokenStream {
                 Self { #(#initial,)* }
             }
 
-            /// Writes the fields in the declared order, behind those that are written already.
-            // Inline: the compiler then sees which fields are absent, and leaves their code out.
+            /// Writes the fields in the declared order, after the fields already written.
+            // Inline, so that the compiler sees which fields are absent and omits their code.
             #[inline(always)]
             pub fn write(&self, writer: &mut ::tapeworks_wire::fix::Writer<'_>) {
                 let mut local = writer.local();

@@ -1,6 +1,6 @@
 //! The `fix!` macro: FIX messages as a declaration.
 //!
-//! As for `protocol!`: [`declaration`] reads the tokens, [`check`] holds them against the rules, [`generate`] writes the Rust.
+//! As in `protocol!`, [`declaration`] parses the tokens, [`check`] validates them, and [`generate`] writes the Rust code.
 
 mod check;
 mod declaration;

@@ -1,4 +1,4 @@
-//! The schema that a declaration of FIX messages carries.
+//! Generates the schema of a declaration of FIX messages.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
@@ -67,7 +67,7 @@ pub(crate) fn schema(declaration: &Declaration) -> TokenStream {
     let (groups, messages) = (of_role(Role::Group), of_role(Role::Message));
     let enums = declaration.enums.iter().map(|item| &item.name);
     quote! {
-        /// The declaration as a constant.
+        /// The schema of this declaration.
         pub static SCHEMA: ::tapeworks_wire::fix::FixSchema = ::tapeworks_wire::fix::FixSchema {
             name: #name, title: #title, versions: #versions, doc: #doc, header: #header, trailer: #trailer,
             messages: #messages, groups: #groups, enums: &[#(#enums::SCHEMA),*],

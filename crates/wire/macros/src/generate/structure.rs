@@ -1,4 +1,4 @@
-//! A message, a header or a group entry: the view, its plain form, and both directions between bytes and fields.
+//! Generates a message, a header or a group entry: the view, its plain form, and conversion in both directions.
 
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::declaration::{Declaration, Endian, Field, Raw, Role, Structure, Type, Upper};
 
-/// All that is generated for one structure: the view `NAME` and its plain form `NAMEFields`.
+/// Generates the view `NAME` and its plain form `NAMEFields` for one structure.
 pub(super) fn structure(declaration: &Declaration, item: &Structure) -> TokenStream {
     let shape =
         Shape { declaration, item, plain: format_ident!("{}Fields", item.name), minimum: item.minimum };
@@ -17,7 +17,7 @@ pub(super) fn structure(declaration: &Declaration, item: &Structure) -> TokenStr
     quote! { #view #group_entry #plain }
 }
 
-/// A structure, and the names that its parts share.
+/// A structure and the names that its generated parts share.
 struct Shape<'d> {
     declaration: &'d Declaration,
     item: &'d Structure,
@@ -63,18 +63,18 @@ impl Shape<'_> {
             pub struct #name<'a> { #storage }
 
             impl<'a> #name<'a> {
-                /// The name in the declaration.
+                /// Name in the declaration.
                 pub const NAME: &'static str = #name_text;
                 #tag_constant
                 #length_constant
-                /// The layout in the schema.
+                /// Layout in the schema.
                 pub const SCHEMA: ::tapeworks_wire::schema::Structure = #schema;
 
                 #decode
 
                 #as_bytes
 
-                /// All fields as plain values.
+                /// Copies all fields into plain values.
                 #[inline]
                 #[must_use]
                 pub fn to_fields(&self) -> #plain #plain_lifetime { #plain { #(#copies),* } }
@@ -90,7 +90,7 @@ impl Shape<'_> {
         }
     }
 
-    /// What the view's documentation says of tag and length.
+    /// Returns what the view's documentation says about tag and length.
     fn facts(&self) -> String {
         let length = length_text(self.minimum, self.item.upper);
         match &self.item.tag {
@@ -122,7 +122,7 @@ impl Shape<'_> {
             }
         };
         Some(quote! {
-            /// The tag that announces this message.
+            /// Tag that identifies this message.
             pub const TAG: #text = #value;
         })
     }
@@ -137,7 +137,7 @@ impl Shape<'_> {
             Upper::Full(full) => quote! {
                 /// Length of the shortest version, in bytes.
                 pub const MINIMUM_LENGTH: usize = #minimum;
-                /// Length of the longest version that is known, in bytes.
+                /// Length of the longest known version, in bytes.
                 pub const LENGTH: usize = #full;
             },
             Upper::Open => quote! {
@@ -151,14 +151,14 @@ impl Shape<'_> {
         let minimum = self.minimum;
         if self.item.is_fixed() {
             quote! {
-                /// The bytes of the message.
+                /// Returns the bytes of the message.
                 #[inline]
                 #[must_use]
                 pub const fn as_bytes(&self) -> &'a [u8; #minimum] { self.bytes }
             }
         } else {
             quote! {
-                /// The bytes of the message, up to the last one that is declared.
+                /// Returns the declared bytes of the message.
                 #[inline]
                 #[must_use]
                 pub const fn as_bytes(&self) -> &'a [u8] { self.bytes }
@@ -233,7 +233,7 @@ impl Shape<'_> {
         }
     }
 
-    /// The fixed part as an array.
+    /// Returns an expression for the fixed part as an array.
     fn fixed_part(&self) -> TokenStream {
         let (minimum, tag_write) = (self.minimum, self.tag_write());
         let writes = self.item.fields.iter().filter(|field| field.since.is_none()).map(|field| {
@@ -272,17 +272,16 @@ impl Shape<'_> {
     fn encode_fixed(&self) -> TokenStream {
         let (minimum, fixed_part, checks) = (self.minimum, self.fixed_part(), self.checks());
         quote! {
-            /// The message on the wire. Of a value wider than its field (48 bits and the like) the low bits are
-            /// written, and a given value that stands for none is none; [`encode_into`](Self::encode_into) reports
-            /// both instead.
+            /// Encodes the message. If a value is wider than its field (48 bits, for example), only the low bits are written, and a value
+            /// that equals the sentinel for "absent" is written as absent. [`encode_into`](Self::encode_into) reports both as errors.
             #[inline]
             #[must_use]
             pub fn encode(&self) -> [u8; #minimum] { #fixed_part }
 
-            /// Writes the message to the start of `target` and answers its length.
+            /// Writes the message to the start of `target` and returns its length.
             ///
             /// # Errors
-            /// `target` is too small, or a value does not fit into its field. Nothing is written then.
+            /// `target` is too small, or a value does not fit its field. In both cases nothing is written.
             #[inline]
             pub fn encode_into(&self, target: &mut [u8]) -> Result<usize, ::tapeworks_wire::EncodeError> {
                 #checks
@@ -307,11 +306,11 @@ impl Shape<'_> {
         quote! {
             fn encode_head(&self) -> [u8; #minimum] { #fixed_part }
 
-            /// Writes the message to the start of `target` and answers its length.
+            /// Writes the message to the start of `target` and returns its length.
             ///
             /// # Errors
-            /// `target` is too small, a value does not fit into its field, a count disagrees with the entries (of
-            /// blocks: if there are any), or a later field is given without the one before it. What `target` holds then is not a message.
+            /// `target` is too small, a value does not fit its field, a count disagrees with its entries (for blocks: if there are any),
+            /// or a later field is present without the field before it. After an error, `target` does not hold a valid message.
             #[inline]
             pub fn encode_into(&self, target: &mut [u8]) -> Result<usize, ::tapeworks_wire::EncodeError> {
                 #checks
@@ -330,7 +329,7 @@ impl Shape<'_> {
         }
     }
 
-    /// Writes a field of a later version, if it is given.
+    /// Returns statements that write a field of a later version, if the field is present.
     fn late_write(&self, field: &Field) -> TokenStream {
         let (name, offset, size) = (&field.name, field.offset, self.size(field));
         let text = name.to_string();
@@ -351,7 +350,7 @@ impl Shape<'_> {
         }
     }
 
-    /// Writes the last field of a message without a fixed length.
+    /// Returns statements that write the last field of a message of variable length.
     fn tail_write(&self, field: &Field) -> TokenStream {
         let (name, minimum) = (&field.name, self.minimum);
         let (bytes, count_check) = match &field.field_type {
@@ -395,7 +394,7 @@ impl Shape<'_> {
         }
     }
 
-    /// The encoder of a message with a repeating group, which takes the entries as plain values.
+    /// Returns the encoder of a message with a repeating group, which takes the entries as plain values.
     fn encode_with(&self, field: &Field) -> Option<TokenStream> {
         let Type::Group { entry, count } = &field.field_type else { return None };
         let counter = self.item.fields.iter().find(|field| field.name == *count)?;
@@ -411,8 +410,8 @@ impl Shape<'_> {
             #[doc = #does]
             ///
             /// # Errors
-            /// `target` is too small, or a value or the number of entries does not fit into its field. What `target` holds
-            /// then is not a message.
+            /// `target` is too small, or a value or the number of entries does not fit its field. After an error, `target` does not hold
+            /// a valid message.
             #[inline]
             pub fn encode_with(
                 &self,
@@ -445,7 +444,7 @@ impl Shape<'_> {
     }
 }
 
-/// The type of a field in Rust: of a later version, it may be absent.
+/// Returns the Rust type of a field; a field of a later version is optional.
 fn field_type(field: &Field) -> TokenStream {
     let inner = rust_type(&field.field_type);
     if field.since.is_some() { quote!(Option<#inner>) } else { inner }
@@ -497,7 +496,7 @@ pub(super) fn length_text(minimum: usize, upper: Upper) -> String {
     }
 }
 
-/// `decode`, and `from_known` which skips the look at the tag.
+/// Returns `decode` and, for tagged messages, `decode_known`, which skips the tag check.
 fn decode_body(declaration: &Declaration, item: &Structure) -> TokenStream {
     let name_text = item.name.to_string();
     let minimum = item.minimum;
@@ -574,7 +573,7 @@ fn decode_body(declaration: &Declaration, item: &Structure) -> TokenStream {
             let end = place.offset + place.bytes;
             let tag = read_tag(declaration);
             quote! {
-                /// A view of these bytes: the length and the tag are checked here, once.
+                /// Creates a view of these bytes after checking the length and the tag once.
                 ///
                 #[doc = #errors]
                 #[inline]
@@ -590,7 +589,7 @@ fn decode_body(declaration: &Declaration, item: &Structure) -> TokenStream {
                     Self::decode_known(bytes)
                 }
 
-                /// [`decode`](Self::decode) for a caller who has already looked at the tag.
+                /// Does the same as [`decode`](Self::decode) for a caller that has already checked the tag.
                 ///
                 #[doc = #errors]
                 #[inline(always)]
@@ -598,8 +597,7 @@ fn decode_body(declaration: &Declaration, item: &Structure) -> TokenStream {
             }
         }
         _ => quote! {
-            /// A view of these bytes: the length is checked here, once. Bytes past the declared length are
-            /// ignored.
+            /// Creates a view of these bytes after checking the length once. Bytes after the declared length are ignored.
             ///
             /// # Errors
             /// The bytes are too short.

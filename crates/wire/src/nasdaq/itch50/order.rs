@@ -1,7 +1,7 @@
-//! The messages about an order, read without a jump by type.
+//! Decodes the order messages without branching on the type.
 //!
-//! As [`orders`](crate::orders) does it for other protocols, and faster, because all of ITCH's order messages begin alike: [`LAYOUTS`]
-//! has the offsets of what follows. A field that a type lacks is read from the message's start and masked away.
+//! [`orders`](crate::orders) does the same for other protocols. This version is faster because all ITCH order messages start alike:
+//! [`LAYOUTS`] holds the offsets of the other fields. A field that a type lacks is read from the message's start and masked away.
 
 use super::{
     AddOrder, AddOrderWithMpid, OrderCancel, OrderDelete, OrderExecuted, OrderExecutedWithPrice,
@@ -11,7 +11,7 @@ use crate::orders::{OrderAction, field};
 use crate::schema::Structure;
 use crate::{Ascii, NanosecondsSinceMidnight};
 
-/// The fields of the messages about an order (`A`, `F`, `E`, `C`, `X`, `D`, `U`), in one struct.
+/// The fields of the order messages (`A`, `F`, `E`, `C`, `X`, `D`, `U`), in one struct.
 ///
 /// ```
 /// use tapeworks_wire::nasdaq::itch50::OrderMessage;
@@ -25,33 +25,32 @@ use crate::{Ascii, NanosecondsSinceMidnight};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderMessage {
-    /// What happens.
+    /// The action on the order.
     pub action: OrderAction,
-    /// The instrument's number of the day.
+    /// The instrument's locate code for the day.
     pub stock_locate: u16,
-    /// When.
+    /// The time of the event.
     pub timestamp: NanosecondsSinceMidnight,
-    /// The order; of a replacement the old order.
+    /// The order; for a replacement, the old order.
     pub order_reference_number: u64,
-    /// Shares added, executed, cancelled, or of the order that replaces; 0 for a deletion.
+    /// Shares added, executed, cancelled, or of the replacing order; 0 for a deletion.
     pub shares: u32,
-    /// Of an addition, an execution with price or a replacement: four implied decimals. Without one 0, see `has_price`.
+    /// For an addition, an execution with price or a replacement: the price, four implied decimals. Otherwise 0, see `has_price`.
     pub price: u32,
     /// Whether the message has a price.
     pub has_price: bool,
-    /// The buy/sell indicator of an addition, otherwise 0.
+    /// The buy/sell indicator of an addition; otherwise 0.
     pub buy_sell_indicator: u8,
-    /// The match number of an execution, the new order of a replacement, otherwise 0.
+    /// The match number of an execution or the new order of a replacement; otherwise 0.
     pub other_number: u64,
-    /// Whether an execution with price says that it is not printable.
+    /// Whether an execution with price is marked as not printable.
     pub is_not_printable: bool,
 }
 
 impl OrderMessage {
-    /// Reads `message`; `None` when it is not about an order, or has not the length of its type.
+    /// Decodes `message`; `None` if it is not an order message or has the wrong length for its type.
     ///
-    /// Cost: one load from a table of 6 KiB by the type, then loads at the places that it names. No branch depends on the
-    /// type.
+    /// Cost: one load by type from a 6 KiB table, then loads at the offsets in it. No branch depends on the type.
     #[inline]
     #[must_use]
     pub fn decode(message: &[u8]) -> Option<Self> {
@@ -76,7 +75,7 @@ impl OrderMessage {
         })
     }
 
-    /// The symbol of an addition. For other messages it is arbitrary bytes or spaces.
+    /// Returns the symbol of an addition. For other messages the result is arbitrary bytes or spaces.
     #[must_use]
     pub fn stock(message: &[u8]) -> Ascii<8> {
         let stock = message.get(STOCK..).and_then(|rest| rest.first_chunk::<8>());
@@ -84,18 +83,18 @@ impl OrderMessage {
     }
 }
 
-/// Bytes at the start that every order message has: type, stock locate, tracking number, timestamp and the first order
-/// reference number.
+/// Bytes at the start of every order message: type, stock locate, tracking number, timestamp and the first order reference
+/// number.
 const START: usize = 19;
 const LOW_48_BITS: u64 = (1 << 48) - 1;
 const STOCK: usize = offset(&AddOrder::SCHEMA, "stock");
-/// No order message has it for its type, so that a message without the field can be read for its type instead.
+/// No order message has this type, so a message without the field can read its type byte instead.
 const NOT_PRINTABLE: u8 = Printable::No.raw();
 
 /// The offsets of an order message's fields. A missing field is read from the message's start and masked away.
 #[derive(Clone, Copy)]
 struct Layout {
-    /// 0: not an order message.
+    /// Length in bytes; 0 if the type is not an order message.
     length: u8,
     action: OrderAction,
     shares: u8,
@@ -124,9 +123,9 @@ impl Layout {
         number_mask: 0,
     };
 
-    /// The layout of `message`, whose fields of these names (empty: it has none) hold shares, price, match number or new
-    /// reference, and side. Does not compile when the declaration has no such field, or when the message does not begin
-    /// as all order messages do.
+    /// Builds the layout of `message` from the names of the fields that hold shares, price, match number or new reference, and side
+    /// (empty if absent). Fails to compile if the declaration lacks such a field, or if the message does not start like every order
+    /// message.
     const fn of(message: &Structure, action: OrderAction, [shares, price, number, side]: [&str; 4]) -> Self {
         assert!(offset(message, "stock_locate") == 1 && offset(message, "timestamp") == 5);
         let reference = if matches!(action, OrderAction::Replace) {
@@ -151,12 +150,12 @@ impl Layout {
     }
 }
 
-/// The offset of the field `name`; 0 for no name.
+/// Returns the offset of the field `name`; 0 for an empty name.
 const fn offset(message: &Structure, name: &str) -> usize {
     if name.is_empty() { 0 } else { field(message, name).offset }
 }
 
-/// By message type.
+/// The layouts by message type.
 static LAYOUTS: [Layout; 256] = {
     let mut table = [Layout::NONE; 256];
     let added = ["shares", "price", "", "buy_sell_indicator"];
@@ -177,7 +176,7 @@ static LAYOUTS: [Layout; 256] = {
     table
 };
 
-/// `N` bytes at `offset`, which every layout of the message's length has.
+/// Returns `N` bytes at `offset`, which is in bounds for every layout with the message's length.
 #[inline]
 fn bytes_at<const N: usize>(message: &[u8], offset: u8) -> Option<[u8; N]> {
     let offset = usize::from(offset);

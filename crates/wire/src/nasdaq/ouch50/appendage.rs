@@ -1,36 +1,36 @@
-//! Optional fields at the end of a message: a length of one byte (of tag and value), a tag, a value whose type the tag says.
+//! Optional fields at the end of a message: a one-byte length (of tag and value), a tag, and a value whose type depends on the tag.
 //!
 //! Source: the public definitions of *OUCH 5.0*, appendix *Optional fields*. Big-endian.
 //!
-//! Cost: one comparison of the length per field; nothing is copied but the value itself.
+//! Cost: one length comparison per field; only the value is copied.
 
 use core::fmt;
 
 use crate::{Ascii, Decimal};
 
-/// A field that a message may have.
+/// An optional field of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OptionalField<'a> {
     /// 1: the order's reference number in the market data.
     SecondaryOrdRefNum(u64),
-    /// 2: the firm that enters the order.
+    /// 2: the firm that entered the order.
     Firm(Ascii<4>),
-    /// 3: the least quantity to execute.
+    /// 3: the minimum quantity to execute.
     MinQty(u32),
-    /// 4: `R` retail, `N` not.
+    /// 4: `R` retail, `N` not retail.
     CustomerType(u8),
     /// 5: the displayed part of a reserve order.
     MaxFloor(u32),
     /// 6: `L` limit, or a kind of peg.
     PriceType(u8),
-    /// 7: what a peg adds to the price that it follows.
+    /// 7: the offset from the pegged price.
     PegOffset(Decimal<i32, 4>),
     /// 9: a discretionary price.
     DiscretionPrice(Decimal<u64, 4>),
     /// 10: the kind of peg of the discretionary price.
     DiscretionPegType(u8),
-    /// 11: what the discretionary peg adds.
+    /// 11: the offset of the discretionary peg.
     DiscretionPegOffset(Decimal<i32, 4>),
     /// 12: `P` post only, `N` not.
     PostOnly(u8),
@@ -38,13 +38,13 @@ pub enum OptionalField<'a> {
     RandomReserves(u32),
     /// 14: where to route.
     Route(Ascii<4>),
-    /// 15: seconds that the order lives.
+    /// 15: the order's lifetime in seconds.
     ExpireTime(u32),
     /// 16: `Y` or `N`.
     TradeNow(u8),
     /// 17: handling instruction.
     HandleInst(u8),
-    /// 18: what the order did to the best prices.
+    /// 18: the order's effect on the best prices.
     BboWeightIndicator(u8),
     /// 19: a reference price of an execution.
     ReferencePrice(Decimal<u64, 4>),
@@ -58,26 +58,26 @@ pub enum OptionalField<'a> {
     Unknown {
         /// The tag.
         tag: u8,
-        /// The value, as it came.
+        /// The value, unchanged.
         value: &'a [u8],
     },
 }
 
-/// Optional fields that are not whole. Those before are good.
+/// Malformed optional fields. The fields before the error are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendageError {
     /// The bytes end inside a field.
     Cut {
-        /// Where the field starts, in bytes from the start of the appendage.
+        /// Start of the field, in bytes from the start of the appendage.
         offset: usize,
-        /// Bytes that the field needs with its length.
+        /// Bytes that the field needs, including its length.
         needed: usize,
-        /// Bytes left there.
+        /// Bytes left.
         got: usize,
     },
-    /// A field's length cannot hold its tag or is not that of its type.
+    /// A field's length does not include its tag, or is wrong for its type.
     WrongLength {
-        /// Where the field starts, in bytes from the start of the appendage.
+        /// Start of the field, in bytes from the start of the appendage.
         offset: usize,
         /// The tag; 0 if there is none.
         tag: u8,
@@ -102,7 +102,7 @@ impl fmt::Display for AppendageError {
 impl core::error::Error for AppendageError {}
 
 impl<'a> OptionalField<'a> {
-    /// The field of this tag and value; `None` if the value has not the length of its type.
+    /// Decodes a field; `None` if the value has the wrong length for its type.
     fn of(tag: u8, value: &'a [u8]) -> Option<Self> {
         let byte = || match value {
             [byte] => Some(*byte),
@@ -138,7 +138,7 @@ impl<'a> OptionalField<'a> {
         })
     }
 
-    /// The tag.
+    /// Returns the tag.
     #[must_use]
     pub const fn tag(&self) -> u8 {
         match self {
@@ -167,8 +167,8 @@ impl<'a> OptionalField<'a> {
         }
     }
 
-    /// Writes length, tag and value to the start of `target`, and returns the bytes written. `None` if they do not fit, or
-    /// the value is longer than a length can say.
+    /// Writes length, tag and value to the start of `target`, and returns the number of bytes written; `None` if they do not fit, or the
+    /// value exceeds the maximum length.
     #[must_use]
     pub fn write(&self, target: &mut [u8]) -> Option<usize> {
         match self {
@@ -207,8 +207,8 @@ impl<'a> OptionalField<'a> {
     }
 }
 
-/// Writes the fields one after the other to the start of `target`, and returns the bytes written: the appendage, and its
-/// length. `None` if they do not fit.
+/// Writes the fields, one after another, to the start of `target`, and returns the appendage's length in bytes; `None` if they do not
+/// fit.
 #[must_use]
 pub fn write_all(fields: &[OptionalField<'_>], target: &mut [u8]) -> Option<usize> {
     let mut written = 0;
@@ -218,7 +218,7 @@ pub fn write_all(fields: &[OptionalField<'_>], target: &mut [u8]) -> Option<usiz
     Some(written)
 }
 
-/// Walks the optional fields of an appendage. After an error it ends.
+/// Iterates over the optional fields of an appendage. Ends after an error.
 #[derive(Clone, Debug)]
 pub struct OptionalFields<'a> {
     bytes: &'a [u8],
@@ -226,7 +226,7 @@ pub struct OptionalFields<'a> {
 }
 
 impl<'a> OptionalFields<'a> {
-    /// The fields in an appendage.
+    /// Creates an iterator over the fields of an appendage.
     #[must_use]
     pub const fn new(appendage: &'a [u8]) -> Self {
         Self { bytes: appendage, offset: 0 }

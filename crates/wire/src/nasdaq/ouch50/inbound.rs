@@ -1,6 +1,6 @@
-//! What clients send. See [`ouch50`](super).
+//! Messages from clients. See [`ouch50`](super).
 //!
-//! A client names an order by a user reference number, which only rises within a day.
+//! A client identifies an order by a user reference number, which only increases within a day.
 
 tapeworks_wire_macros::protocol! {
 /// Orders, and what changes them, from a client to Nasdaq.
@@ -120,7 +120,7 @@ mod tests {
     use crate::nasdaq::ouch50::appendage::{OptionalField, OptionalFields};
     use crate::{Ascii, Decimal};
 
-    /// The message of a real packet: `EnterOrderMessage.pcap` of the captures.
+    /// A real message, from the capture `EnterOrderMessage.pcap`.
     const REAL_ORDER: &[u8] = b"O\x00\x00\x00\x71T\x00\x00\x00\xe1CVLT    \x00\x00\x00\x00\x00\x09\x9d\xb8\
                                 0YANNH8FUB8IV      \x00\x06\x05\x02LIME";
 

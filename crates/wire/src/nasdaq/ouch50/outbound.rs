@@ -1,4 +1,4 @@
-//! What Nasdaq sends. See [`ouch50`](super).
+//! Messages from Nasdaq. See [`ouch50`](super).
 
 tapeworks_wire_macros::protocol! {
 /// What becomes of orders, from Nasdaq to a client.
@@ -324,7 +324,7 @@ mod tests {
     use crate::Ascii;
     use crate::nasdaq::ouch50::appendage::{OptionalField, OptionalFields};
 
-    /// The message of a real packet: `OrderAcceptedMessage.pcap` of the captures.
+    /// A real message, from the capture `OrderAcceptedMessage.pcap`.
     const REAL_ACCEPTED: &[u8] =
         b"A\x00\x00\x28\x9b\x4d\x64\xaf\x87\x00\x75\x3a\x8dB\x00\x00\x00\x28ADBE    \
         \x00\x00\x00\x00\x00\x48\xe7\x485Y\x00\x00\x00\x00\x0f\x56\xb4\xf5ANNL7682701       \
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(fields, expected);
     }
 
-    /// The message of a real packet: `CanceledMessage.pcap` of the captures.
+    /// Decodes a real message, from the capture `CanceledMessage.pcap`.
     #[test]
     fn a_real_cancellation_has_its_values() {
         let bytes = b"C\x00\x00\x28\x9b\x4d\x68\x13\x17\x00\x75\x3a\x8d\x00\x00\x00\x28U";
