@@ -173,7 +173,7 @@ pub fn soak() {
         while !venues.is_finished() && started.elapsed() < Duration::from_secs(60 * minutes + 30) {
             std::thread::sleep(Duration::from_secs(60.min(6 * minutes)));
             let status = service.status();
-            let [p50, .., p999, max] = status.delay;
+            let [p50, .., p999, max] = status.delays.all;
             let of_client = std::mem::replace(&mut *delays.lock().expect("nobody panicked"), histogram());
             let client =
                 [0.5, 0.99, 0.999, 1.0].map(|quantile| of_client.value_at_quantile(quantile) as f64 / 1e3);
@@ -181,9 +181,9 @@ pub fn soak() {
                 "  {:>5} s: {:>6} MB resident, {:>9} orders in tables of {:>4} MB, {:>10} messages, {} missing, {} snapshots, the last pause {:.1} ms, delay to the ring p50 {:.1} us, p99.9 {:.1}, max {:.1}; this minute to the client p50, p99, p99.9, max {:.1?} us",
                 started.elapsed().as_secs(),
                 resident() >> 20,
-                status.orders,
-                status.book_bytes >> 20,
-                status.messages,
+                status.books.orders,
+                status.books.bytes >> 20,
+                status.engine.messages,
                 status.channels.iter().map(|channel| channel.counters.missing).sum::<u64>(),
                 status.checkpoints.taken,
                 status.checkpoints.pause_ns as f64 / 1e6,

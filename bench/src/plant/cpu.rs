@@ -70,9 +70,9 @@ fn show(name: &str, rate: u64, clients: usize) {
     let sending = Sending { wait: Pace::Rest, messages: None, ..venue(line, rate.max(1), 0) };
     let venues = (rate > 0).then(|| Venues::start(sending).expect("the venue starts"));
     std::thread::sleep(Duration::from_secs(1));
-    let (before, messages) = (times(), service.status().messages);
+    let (before, messages) = (times(), service.status().engine.messages);
     std::thread::sleep(LOOK);
-    let (after, received) = (times(), service.status().messages - messages);
+    let (after, received) = (times(), service.status().engine.messages - messages);
     let percent = |nanoseconds: u64| nanoseconds as f64 / LOOK.as_nanos() as f64 * 100.0;
     let mut all = 0;
     let mut by_thread = Vec::new();

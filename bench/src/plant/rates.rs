@@ -194,7 +194,7 @@ fn note(service: &Service) -> String {
     let status = service.status();
     let drops: u64 =
         status.channels.iter().flat_map(|channel| &channel.lines).map(|line| line.kernel_drops).sum();
-    let mut note = format!("ring at most {}", status.ring_highest);
+    let mut note = format!("ring at most {}", status.ring.highest);
     if drops > 0 {
         note.push_str(&format!(", NOT HELD: the kernel dropped {drops}"));
     }
@@ -376,7 +376,7 @@ fn shared(rate: u64, pace: Pace, spins: bool) -> (Histogram<u64>, Histogram<u64>
         });
         reading.join().expect("the reader ends well")
     });
-    let published = service.status().delay[0] as f64 / 1e3;
+    let published = service.status().delays.all[0] as f64 / 1e3;
     let mut note = format!("{}, stamp to publication p50 {published:.1} us", note(&service));
     if lost > 0 {
         note.push_str(&format!(", reader overrun by {lost}"));
@@ -459,7 +459,7 @@ pub fn burst() {
             let sent = venues.report().messages;
             let status = service.status();
             let missing: u64 = status.channels.iter().map(|channel| channel.counters.missing).sum();
-            let behind = sent.saturating_sub(status.messages + missing);
+            let behind = sent.saturating_sub(status.engine.messages + missing);
             if behind > worst.0 {
                 worst = (behind, elapsed);
             }
@@ -470,7 +470,7 @@ pub fn burst() {
             if (1_900..4_000).contains(&elapsed) && elapsed % 200 < 50 {
                 println!(
                     "  {elapsed:>8} {sent:>12} {:>12} {behind:>12} {:>10}",
-                    status.messages, status.ring_fill
+                    status.engine.messages, status.ring.fill
                 );
             }
             if elapsed > 12_000 {
@@ -486,7 +486,7 @@ pub fn burst() {
             worst.0,
             worst.1,
             drained.map_or_else(|| "?".to_owned(), |at| at.to_string()),
-            status.ring_highest,
+            status.ring.highest,
             status.channels.iter().map(|channel| channel.counters.missing).sum::<u64>()
         );
     });

@@ -18,7 +18,7 @@ use crate::checkpoint::BooksPart;
 use crate::error::PlantFailure;
 use crate::events::EventConsumer;
 use crate::shared::SharedMemory;
-use crate::status::{REPORT_INTERVAL, Status};
+use crate::status::{BooksStatus, REPORT_INTERVAL, Status};
 use crate::view::Watch;
 use crate::warm::Warmer;
 
@@ -67,25 +67,27 @@ impl<W: World> BooksStage<W> {
 
     pub(super) fn report(&self, status: &mut Status) {
         if let Some(shared) = self.market.publisher() {
-            shared.report(status);
+            status.shared = shared.status();
         }
-        status.nbbo = *self.market.nbbo().counts();
-        (status.orders, status.book_bytes, status.rejected) = (0, 0, 0);
-        for books in self.market.books().feeds() {
-            status.orders += books.order_count();
-            status.book_bytes += books.bytes();
-            status.rejected += books.counters().rejected();
+        let feeds = self.market.books().feeds();
+        let mut books = BooksStatus {
+            nbbo: *self.market.nbbo().counts(),
+            conflated: self.conflated,
+            ..BooksStatus::default()
+        };
+        for feed in feeds {
+            books.orders += feed.order_count();
+            books.bytes += feed.bytes();
+            books.rejected += feed.counters().rejected();
         }
-        status.contradicted_books = 0;
         let contradicted = self.market.contradicted();
         if !contradicted.is_empty() {
-            status.contradicted_books =
-                self.market.books().feeds().iter().map(Books::contradicted_count).sum();
-            if status.contradicted_books == 0 {
+            books.contradicted = feeds.iter().map(Books::contradicted_count).sum();
+            if books.contradicted == 0 {
                 contradicted.clear();
             }
         }
-        status.conflated = self.conflated;
+        status.books = books;
     }
 }
 

@@ -39,7 +39,7 @@ use crate::receive::{Arrived, Receivers};
 use crate::relay::{self, PIECES_IN_TURN, Relay, RelayOptions, RelaySender};
 use crate::requests::Outbox;
 use crate::snapshots::Requests;
-use crate::status::{DelayBuckets, DelayPoint, REPORT_INTERVAL, Status};
+use crate::status::{DelayBuckets, DelayPoint, EngineStatus, REPORT_INTERVAL, Status};
 use crate::traces::Tracer;
 use crate::warm::Warmer;
 use tapeworks_engine::Contradicted;
@@ -290,7 +290,7 @@ impl<W: World> Ingest<W> {
         let now = W::time_of_day();
         {
             let mut first = status.lock().unwrap_or_else(PoisonError::into_inner);
-            (first.time, first.started, first.ring_capacity) = (now, now, producer.capacity());
+            (first.time, first.started, first.ring.capacity) = (now, now, producer.capacity());
         }
         let (recovery, for_snapshots) = Recovery::new(servers, requests);
         let ingest = Self {
@@ -841,19 +841,21 @@ impl<W: World> Ingest<W> {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.time = now;
         status.channels = channels;
-        status.messages =
-            feed.messages() + engine.feed().relayed().map_or(0, |relayed: &Relayed| relayed.messages);
         status.relay = relay;
-        status.events = engine.counters().events;
-        status.symbols = feed.instruments().len();
-        status.problems = feed.problems().total + feed.unreadable_symbols();
+        status.engine = EngineStatus {
+            messages: feed.messages()
+                + engine.feed().relayed().map_or(0, |relayed: &Relayed| relayed.messages),
+            events: engine.counters().events,
+            symbols: feed.instruments().len(),
+            problems: feed.problems().total + feed.unreadable_symbols(),
+        };
         status.interface = interface;
-        status.ring_fill = fill;
-        status.ring_highest = self.output.ring_highest;
-        status.stalls = self.output.stalls;
-        status.delays.clone_from(&self.delays.points);
-        status.delay = self.delays.of_all();
-        status.delay_buckets = self.delays.buckets;
+        status.ring.fill = fill;
+        status.ring.highest = self.output.ring_highest;
+        status.ring.stalls = self.output.stalls;
+        status.delays.points.clone_from(&self.delays.points);
+        status.delays.all = self.delays.of_all();
+        status.delays.buckets = self.delays.buckets;
         if let Books::Here(own) = &mut self.books {
             own.stage.report(&mut status);
             drop(status);

@@ -56,7 +56,8 @@ pub use readiness::Condition;
 pub use relay::RelayOptions;
 pub use shared::{Published, SHARED_MEANING};
 pub use status::{
-    ChannelStatus, CheckpointStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, InterfaceStatus, JournalStatus,
-    LineStatus, RelayStatus, RequesterStatus, RollStatus, RolledDay, Status,
+    BooksStatus, ChannelStatus, CheckpointStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, DelayStatus,
+    EngineStatus, InterfaceStatus, JournalStatus, LineStatus, RelayStatus, RequesterStatus, RingStatus,
+    RollStatus, RolledDay, SharedStatus, Status,
 };
 pub use warm::Warmer;

@@ -215,7 +215,7 @@ mod tests {
     }
 
     fn wait_for(plant: &Plant, events: u64) {
-        while plant.status().events != events {
+        while plant.status().engine.events != events {
             assert!(!plant.has_ended());
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -14,7 +14,7 @@ use tapeworks_time::Nanos;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::PlantError;
-use crate::status::Status;
+use crate::status::SharedStatus;
 
 /// The layout of the shared memory: version 4 of [`Published`], whose channel has 16 bits.
 pub const SHARED_MEANING: u64 = 0x5441_5045_0000_0004;
@@ -266,16 +266,14 @@ impl SharedMemory {
         self.quotes.writer.beat(reported.0);
     }
 
-    pub(super) fn report(&self, status: &mut Status) {
-        status.shared = self.count;
-        status.shared_made_again = self.made_again;
+    pub(super) fn status(&self) -> SharedStatus {
         let full = || {
             let path = self.quotes.path.display();
             (self.places.without > 0)
                 .then(|| format!("{path}: {} symbols more than have room", self.places.without))
         };
         let trouble = self.events.trouble.clone().or_else(|| self.quotes.trouble.clone());
-        status.shared_trouble = trouble.or_else(full);
+        SharedStatus { published: self.count, made_again: self.made_again, trouble: trouble.or_else(full) }
     }
 }
 
@@ -310,9 +308,8 @@ mod tests {
         let (instruments, nbbo) = (Instruments::default(), NbboStage::new(NbboRules::default(), [], 0));
         let state = |shared: &mut SharedMemory| {
             shared.look_after_files(&instruments, &nbbo);
-            let mut status = Status::default();
-            shared.report(&mut status);
-            (status.shared_made_again, status.shared_trouble)
+            let status = shared.status();
+            (status.made_again, status.trouble)
         };
         assert_eq!(state(&mut shared), (0, None));
         std::fs::remove_file(&path).unwrap();

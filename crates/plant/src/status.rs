@@ -297,6 +297,71 @@ pub struct RollStatus {
     pub done: Vec<RolledDay>,
 }
 
+/// What the engine has read and published.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct EngineStatus {
+    /// Messages published.
+    pub messages: u64,
+    /// Events published, which is also the next event's number.
+    pub events: u64,
+    /// Symbols known.
+    pub symbols: usize,
+    /// Messages and packets that could not be read.
+    pub problems: u64,
+}
+
+/// The ring of events.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RingStatus {
+    /// Events that the slowest reader has not taken.
+    pub fill: usize,
+    /// Its capacity in events.
+    pub capacity: usize,
+    /// The highest fill seen.
+    pub highest: usize,
+    /// Times that ingest had to wait for room in the ring or in the journal's queue.
+    pub stalls: u64,
+}
+
+/// Delays from receipt to publication.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct DelayStatus {
+    /// Delays for each second, newest last; at most ten minutes.
+    pub points: Vec<DelayPoint>,
+    /// Delays of all messages since the start: p50, p90, p99, p99.9 and the longest, in ns.
+    pub all: [u64; 5],
+    /// The same delays by bucket.
+    pub buckets: DelayBuckets,
+}
+
+/// The books of all feeds.
+#[derive(Clone, Default, Debug)]
+pub struct BooksStatus {
+    /// The counters of the NBBO.
+    pub nbbo: NbboCounts,
+    /// Orders resting in the books.
+    pub orders: usize,
+    /// Bytes of the books' tables, which double when they are full and never shrink.
+    pub bytes: usize,
+    /// Changes that the books rejected, such as changes of unknown orders.
+    pub rejected: u64,
+    /// Books that the venue's messages contradict: they are stale until a snapshot or a new session.
+    pub contradicted: usize,
+    /// Quotes superseded by later ones of their side while the books lagged (topology "pipeline").
+    pub conflated: u64,
+}
+
+/// The shared memory.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct SharedStatus {
+    /// Items published.
+    pub published: u64,
+    /// How many times a removed file was created again.
+    pub made_again: u64,
+    /// What is wrong: new readers cannot find it, or it lacks room for some symbols.
+    pub trouble: Option<String>,
+}
+
 /// The status of a plant.
 #[derive(Clone, Default, Debug)]
 pub struct Status {
@@ -308,58 +373,28 @@ pub struct Status {
     pub channels: Vec<ChannelStatus>,
     /// The channels right after the journal's replay: counts up to there are not news.
     pub at_start: Vec<ChannelStatus>,
-    /// Messages published.
-    pub messages: u64,
-    /// Events published, which is also the next event's number.
-    pub events: u64,
-    /// Symbols known.
-    pub symbols: usize,
-    /// Messages and packets that could not be read.
-    pub problems: u64,
     /// The interface, if frames are received instead of datagrams.
     pub interface: Option<InterfaceStatus>,
-    /// Events in the ring that the slowest reader has not taken.
-    pub ring_fill: usize,
-    /// The ring's capacity in events.
-    pub ring_capacity: usize,
-    /// The highest fill seen.
-    pub ring_highest: usize,
-    /// Times that ingest had to wait for room in the ring or in the journal's queue.
-    pub stalls: u64,
-    /// Delays from receipt to publication for each second, newest last; at most ten minutes.
-    pub delays: Vec<DelayPoint>,
-    /// Delays of all messages since the start: p50, p90, p99, p99.9 and the longest, in ns.
-    pub delay: [u64; 5],
-    /// The same delays by bucket.
-    pub delay_buckets: DelayBuckets,
+    /// What the engine has read and published.
+    pub engine: EngineStatus,
+    /// The ring.
+    pub ring: RingStatus,
+    /// Delays from receipt to publication.
+    pub delays: DelayStatus,
     /// The journal, if there is one.
     pub journal: Option<JournalStatus>,
-    /// The pair, if the plant is one of two.
-    pub pair: Option<PairStatus>,
-    /// The source, if events come from another plant.
-    pub relay: Option<RelayStatus>,
-    /// The counters of the NBBO.
-    pub nbbo: NbboCounts,
-    /// Orders resting in the books of all feeds.
-    pub orders: usize,
-    /// Bytes of the books' tables, which double when they are full and never shrink.
-    pub book_bytes: usize,
-    /// Changes that the books rejected, such as changes of unknown orders.
-    pub rejected: u64,
-    /// Books that the venue's messages contradict: they are stale until a snapshot or a new session.
-    pub contradicted_books: usize,
-    /// Quotes superseded by later ones of their side while the books lagged (topology "pipeline").
-    pub conflated: u64,
-    /// Items published to the shared memory.
-    pub shared: u64,
-    /// How many times a removed file of the shared memory was created again.
-    pub shared_made_again: u64,
-    /// What is wrong with the shared memory: new readers cannot find it, or it lacks room for some symbols.
-    pub shared_trouble: Option<String>,
     /// Checkpoints.
     pub checkpoints: CheckpointStatus,
     /// The daily roll.
     pub roll: RollStatus,
+    /// The pair, if the plant is one of two.
+    pub pair: Option<PairStatus>,
+    /// The source, if events come from another plant.
+    pub relay: Option<RelayStatus>,
+    /// The books.
+    pub books: BooksStatus,
+    /// The shared memory.
+    pub shared: SharedStatus,
 }
 
 #[cfg(test)]

@@ -433,9 +433,9 @@ fn lossy(topology: Topology, name: &str) {
             Shared::Empty | Shared::Closed => break,
         }
     }
-    assert_eq!(seen, status.shared);
+    assert_eq!(seen, status.shared.published);
     // A pipeline whose market lags lets old quotes give way to later ones.
-    assert!((seen + status.conflated) as usize >= events.len(), "{seen} {}", status.conflated);
+    assert!((seen + status.books.conflated) as usize >= events.len(), "{seen} {}", status.books.conflated);
     // The quotes are those after the last event of each symbol.
     assert!(quotes.keys() > 0);
     for (symbol, item) in last {
@@ -603,13 +603,13 @@ fn contradicted(topology: Topology, name: &str) {
     wait_until("a snapshot after the contradiction", || {
         let status = plant.status();
         let snapshots = status.channels.first().map(|channel| channel.snapshots).unwrap_or_default();
-        snapshots.contradicted == 1 && snapshots.applied >= 1 && status.contradicted_books == 0
+        snapshots.contradicted == 1 && snapshots.applied >= 1 && status.books.contradicted == 0
     });
-    let refused = plant.status().rejected;
+    let refused = plant.status().books.rejected;
     assert!(refused >= 1);
     // Once more, and too soon for another.
     send(700..messages.len());
-    wait_until("the other contradiction", || plant.status().contradicted_books == 1);
+    wait_until("the other contradiction", || plant.status().books.contradicted == 1);
     let status = plant.status_handle();
     plant.stop().unwrap();
     reader.join().unwrap();
@@ -671,7 +671,7 @@ fn a_failed_disk_stops_the_journal_and_not_the_clients() {
     let (_, status) = finish(venues, plant);
     reader.join().unwrap();
     check_sequences(&all(&events));
-    assert!(status.messages >= 4_500, "{}", status.messages);
+    assert!(status.engine.messages >= 4_500, "{}", status.engine.messages);
     let journal = status.journal.unwrap();
     assert!(journal.lost > 0 && journal.next == 0, "{journal:?}");
     assert!(journal.error.unwrap().contains("cannot reserve its room"));

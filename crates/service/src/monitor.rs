@@ -148,18 +148,18 @@ impl Monitor {
         let mut say_of_memory = |text: String| {
             notices.push(Notice { severity: Severity::Warning, subject: "shared memory".to_owned(), text });
         };
-        if status.shared_made_again > before.shared_made_again {
+        if status.shared.made_again > before.shared.made_again {
             say_of_memory(
                 "its file was removed and made again: readers that had it open must open it again".to_owned(),
             );
         }
         if let (Some(trouble), true) =
-            (&status.shared_trouble, status.shared_trouble != before.shared_trouble)
+            (&status.shared.trouble, status.shared.trouble != before.shared.trouble)
         {
             say_of_memory(format!("new readers do not find it: {trouble}"));
         }
-        if status.stalls > before.stalls {
-            let text = format!("ingest waited {} times for room", status.stalls - before.stalls);
+        if status.ring.stalls > before.ring.stalls {
+            let text = format!("ingest waited {} times for room", status.ring.stalls - before.ring.stalls);
             notices.push(Notice { severity: Severity::Warning, subject: "ring".to_owned(), text });
         }
         if let Some(now) = &status.pair {
@@ -707,7 +707,7 @@ mod tests {
         report.plant.channels[0].counters.gaps = 1;
         report.plant.channels[0].counters.missing = 12;
         report.plant.channels[0].is_silent = true;
-        report.plant.stalls = 2;
+        report.plant.ring.stalls = 2;
         let notices = texts(monitor.look(&report));
         let expected = ["messages missing for good: 12", "no packets", "ingest waited 2 times for room"];
         assert_eq!(notices, expected);

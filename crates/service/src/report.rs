@@ -70,7 +70,8 @@ impl Handles {
     /// Returns the current report.
     pub fn report(&self) -> Report {
         let plant = copy(&self.plant);
-        let kafka = self.kafka.as_deref().map(|status| copy(status).behind(plant.events, plant.time.0));
+        let kafka =
+            self.kafka.as_deref().map(|status| copy(status).behind(plant.engine.events, plant.time.0));
         Report {
             plant,
             clients: self.clients.as_deref().map(copy),

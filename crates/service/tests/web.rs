@@ -22,8 +22,8 @@ use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::view::Watch;
 use tapeworks_plant::{
-    ChannelStatus, CheckpointStatus, DelayBuckets, DelayPoint, InterfaceStatus, JournalStatus, LineStatus,
-    RolledDay, Status,
+    ChannelStatus, CheckpointStatus, DelayBuckets, DelayPoint, DelayStatus, EngineStatus, InterfaceStatus,
+    JournalStatus, LineStatus, RingStatus, RolledDay, Status,
 };
 use tapeworks_runtime::refusals::OnRefusal;
 use tapeworks_runtime::secrets::Secret;
@@ -77,18 +77,20 @@ fn status() -> Status {
         time: now(),
         started: now(),
         channels: vec![channel("Nasdaq")],
-        messages: 100,
-        ring_capacity: 1_024,
-        delays: vec![DelayPoint {
-            time: now(),
-            messages: 100,
-            p50: 1_500,
-            p99: 70_000,
-            p999: 70_000,
-            max: 70_000,
-        }],
-        delay: [1_500, 1_500, 70_000, 70_000, 70_000],
-        delay_buckets: buckets,
+        engine: EngineStatus { messages: 100, ..EngineStatus::default() },
+        ring: RingStatus { capacity: 1_024, ..RingStatus::default() },
+        delays: DelayStatus {
+            points: vec![DelayPoint {
+                time: now(),
+                messages: 100,
+                p50: 1_500,
+                p99: 70_000,
+                p999: 70_000,
+                max: 70_000,
+            }],
+            all: [1_500, 1_500, 70_000, 70_000, 70_000],
+            buckets,
+        },
         journal: Some(JournalStatus::default()),
         checkpoints: CheckpointStatus { written: 3, failed: 1, pause_ns: 2_000_000, ..Default::default() },
         interface: Some(InterfaceStatus { kernel_drops: 3, ..InterfaceStatus::default() }),
@@ -595,8 +597,8 @@ fn the_socket_of_the_page_sends_changes_and_refuses_foreign_origins() {
             (&Value::Null, &json!({ "search": "", "total": 0, "matching": 0, "rows": [], "busiest": null }))
         );
         shown.change(|status| {
-            status.messages = 777;
-            status.delays.push(DelayPoint { time: now(), messages: 9, ..DelayPoint::default() });
+            status.engine.messages = 777;
+            status.delays.points.push(DelayPoint { time: now(), messages: 9, ..DelayPoint::default() });
         });
         let mut points = 0;
         loop {

@@ -41,7 +41,7 @@ pub(crate) fn check(
         all.add(&sums);
     }
     // A plant that has every message, and no other, finds exactly the venue's errors.
-    let found = (status.problems, status.rejected, status.contradicted_books as u64);
+    let found = (status.engine.problems, status.books.rejected, status.books.contradicted as u64);
     let is = (all.problems, all.rejected, all.contradicted_books);
     if is_whole && found != is {
         wrong.push(format!(
@@ -50,10 +50,10 @@ pub(crate) fn check(
     }
     // The venues know which of their readable messages no locate and no book can accept.
     let NonsenseCounts { renamed, too_much, .. } = sent_wrongly;
-    if status.problems < renamed || status.rejected < too_much {
+    if status.engine.problems < renamed || status.books.rejected < too_much {
         wrong.push(format!(
             "{} problems and {} rejected changes, and the venues sent {renamed} other symbols and {too_much} orders overfilled",
-            status.problems, status.rejected
+            status.engine.problems, status.books.rejected
         ));
     }
     wrong

@@ -70,12 +70,12 @@ const CHANNEL: [Fact<ChannelStatus>; 27] = [
 ];
 
 const PLANT: [Fact<Status>; 24] = [
-    ("ingest waited for the ring or the journal", |status| status.stalls > 0),
-    ("messages that cannot be read", |status| status.problems > 0),
-    ("changes that books refused", |status| status.rejected > 0),
-    ("books that the venue contradicted", |status| status.contradicted_books > 0),
-    ("nbbo: locked", |status| status.nbbo.locked > 0),
-    ("nbbo: crossed", |status| status.nbbo.crossed > 0),
+    ("ingest waited for the ring or the journal", |status| status.ring.stalls > 0),
+    ("messages that cannot be read", |status| status.engine.problems > 0),
+    ("changes that books refused", |status| status.books.rejected > 0),
+    ("books that the venue contradicted", |status| status.books.contradicted > 0),
+    ("nbbo: locked", |status| status.books.nbbo.locked > 0),
+    ("nbbo: crossed", |status| status.books.nbbo.crossed > 0),
     ("journal: records lost", |status| status.journal.as_ref().is_some_and(|journal| journal.lost > 0)),
     ("journal: not confirmed", |status| {
         status.journal.as_ref().is_some_and(|journal| journal.unconfirmed > 0)

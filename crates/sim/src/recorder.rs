@@ -465,7 +465,7 @@ impl PlantRows {
     }
 
     fn follow(&mut self, now_ns: u64, status: &Status) {
-        self.events.number(1, status.ring_fill as u64);
+        self.events.number(1, status.ring.fill as u64);
         let journal = status.journal.as_ref();
         let checkpoints = &status.checkpoints;
         let is = LastStatus {

@@ -350,13 +350,13 @@ fn serve(
 
 /// Formats the summary for people.
 pub(crate) fn show(Report { plant: status, questdb, nats, kafka, aeron, traces, .. }: &Report) -> String {
-    let [p50, p90, p99, p999, max] = status.delay;
+    let [p50, p90, p99, p999, max] = status.delays.all;
     let microseconds = |nanoseconds: u64| format!("{:.1}", nanoseconds as f64 / 1e3);
     let mut out = format!(
         "{}, {}, {}; from the kernel's receive time to the ring: p50 {} us, p90 {}, p99 {}, p99.9 {}, at most {}\n\n",
-        counted(status.messages, "message", "messages"),
-        counted(status.events, "event", "events"),
-        counted(status.symbols as u64, "symbol", "symbols"),
+        counted(status.engine.messages, "message", "messages"),
+        counted(status.engine.events, "event", "events"),
+        counted(status.engine.symbols as u64, "symbol", "symbols"),
         microseconds(p50),
         microseconds(p90),
         microseconds(p99),
@@ -469,7 +469,7 @@ pub(crate) fn show(Report { plant: status, questdb, nats, kafka, aeron, traces, 
             thousands(kafka.lost_events),
             thousands(kafka.failures),
             thousands(kafka.position.unwrap_or_default()),
-            thousands(status.events),
+            thousands(status.engine.events),
         );
     }
     if let Some(traces) = traces {

@@ -82,12 +82,12 @@ fn a_day_goes_on_from_the_checkpoint_of_a_plant_with_another_topology() {
         wait_until("lines", || plant.status().channels.len() == 3);
         let lines: Vec<SocketAddr> =
             plant.status().channels.iter().map(|channel| channel.lines[0].address).collect();
-        let had = plant.status().events;
+        let had = plant.status().engine.events;
         for (channel, _, payload) in piece {
             socket.send_to(payload, lines[usize::from(*channel)]).unwrap();
             std::thread::sleep(Duration::from_micros(100));
         }
-        wait_until("events", || plant.status().events > had + 500);
+        wait_until("events", || plant.status().engine.events > had + 500);
         let written = plant.status().checkpoints.written;
         wait_until("snapshots", || plant.status().checkpoints.written > written + 1);
         let handle = plant.status_handle();
@@ -171,7 +171,7 @@ fn a_plant_whose_journal_loses_inputs_takes_a_checkpoint_so_that_readers_and_the
         std::fs::rename(away.path(), folder.path()).unwrap();
         std::thread::sleep(Duration::from_millis(1_100));
         send(&packets[2 * third..]);
-        wait_until("a state behind the loss", || reached(&options) == running.status().events);
+        wait_until("a state behind the loss", || reached(&options) == running.status().engine.events);
         running.stop().unwrap();
         let seen = drain(consumer);
         let mut reader = options.history().unwrap().open(Nanos(0)).unwrap();

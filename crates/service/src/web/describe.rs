@@ -105,7 +105,13 @@ impl Tick {
         let mut list = view.nbbos.clone();
         list.sort_unstable_by(|one, other| one.0.as_bytes().cmp(other.0.as_bytes()));
         let busiest = activity.busiest(&list);
-        Self { status: status(&look).to_string(), delays: look.report.plant.delays, view, list, busiest }
+        Self {
+            status: status(&look).to_string(),
+            delays: look.report.plant.delays.points,
+            view,
+            list,
+            busiest,
+        }
     }
 
     /// Returns the points of the delay curve after the time `after`, and the time of the last point. A point is the time in ms

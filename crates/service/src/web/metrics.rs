@@ -80,33 +80,33 @@ fn plant(text: &mut Text, look: &Look) {
     for condition in &conditions {
         text.sample("ready_condition", &[("condition", condition.name)], u8::from(condition.is_met()));
     }
-    text.one("messages_total", Counter, "Messages published", status.messages);
-    text.one("events_total", Counter, "Events published", status.events);
-    text.one("symbols", Gauge, "Symbols known", status.symbols);
+    text.one("messages_total", Counter, "Messages published", status.engine.messages);
+    text.one("events_total", Counter, "Events published", status.engine.events);
+    text.one("symbols", Gauge, "Symbols known", status.engine.symbols);
     let problems = "Messages and packets that cannot be read";
-    text.one("problems_total", Counter, problems, status.problems);
-    text.one("book_orders", Gauge, "Orders that rest in the books of all feeds", status.orders);
+    text.one("problems_total", Counter, problems, status.engine.problems);
+    text.one("book_orders", Gauge, "Orders that rest in the books of all feeds", status.books.orders);
     let bytes = "Bytes that the tables of the books hold, which double when they are full";
-    text.one("book_bytes", Gauge, bytes, status.book_bytes);
+    text.one("book_bytes", Gauge, bytes, status.books.bytes);
     let rejected = "Changes that the books refused, such as of unknown orders";
-    text.one("book_rejections_total", Counter, rejected, status.rejected);
+    text.one("book_rejections_total", Counter, rejected, status.books.rejected);
     let contradicted =
         "Books that messages of their venues contradict: stale until a snapshot or a new session";
-    text.one("contradicted_books", Gauge, contradicted, status.contradicted_books);
-    text.one("shared_items_total", Counter, "Items published to the shared memory", status.shared);
+    text.one("contradicted_books", Gauge, contradicted, status.books.contradicted);
+    text.one("shared_items_total", Counter, "Items published to the shared memory", status.shared.published);
     let again = "Times that the file of the shared memory was removed and made again";
-    text.one("shared_made_again_total", Counter, again, status.shared_made_again);
+    text.one("shared_made_again_total", Counter, again, status.shared.made_again);
     let fill = "Events in the ring that the slowest reader has not taken";
-    text.one("ring_fill_events", Gauge, fill, status.ring_fill);
-    text.one("ring_capacity_events", Gauge, "Slots of the ring", status.ring_capacity);
-    text.one("ring_highest_events", Gauge, "The highest fill of the ring seen", status.ring_highest);
+    text.one("ring_fill_events", Gauge, fill, status.ring.fill);
+    text.one("ring_capacity_events", Gauge, "Slots of the ring", status.ring.capacity);
+    text.one("ring_highest_events", Gauge, "The highest fill of the ring seen", status.ring.highest);
     let stalls = "Times that ingest waited for room in the ring or in the journal's queue";
-    text.one("ring_stalls_total", Counter, stalls, status.stalls);
-    text.one("nbbo_changes_total", Counter, "Changes of the synthetic NBBO", status.nbbo.changes);
+    text.one("ring_stalls_total", Counter, stalls, status.ring.stalls);
+    text.one("nbbo_changes_total", Counter, "Changes of the synthetic NBBO", status.books.nbbo.changes);
     let locked = "Changes of the synthetic NBBO after which it was locked";
-    text.one("nbbo_locked_total", Counter, locked, status.nbbo.locked);
+    text.one("nbbo_locked_total", Counter, locked, status.books.nbbo.locked);
     let crossed = "Changes of the synthetic NBBO after which it was crossed";
-    text.one("nbbo_crossed_total", Counter, crossed, status.nbbo.crossed);
+    text.one("nbbo_crossed_total", Counter, crossed, status.books.nbbo.crossed);
     if let Some(journal) = &status.journal {
         text.one("journal_records_total", Counter, "The number of the journal's next record", journal.next);
         let written = "Bytes written to the journal since the start";
@@ -425,7 +425,7 @@ fn delays(text: &mut Text, status: &Status) {
     let help = "Delay of messages from the kernel's receive time until they were published";
     text.family(name, Kind::Histogram, help);
     let mut until = 0;
-    let buckets = &status.delay_buckets;
+    let buckets = &status.delays.buckets;
     for (bound, count) in DELAY_BOUNDS.iter().zip(&buckets.counts) {
         until += count;
         text.sample("delay_seconds_bucket", &[("le", &seconds(*bound).to_string())], until);
@@ -434,7 +434,7 @@ fn delays(text: &mut Text, status: &Status) {
     text.sample("delay_seconds_bucket", &[("le", "+Inf")], all);
     text.sample("delay_seconds_sum", &[], seconds(buckets.sum));
     text.sample("delay_seconds_count", &[], all);
-    if let Some(last) = status.delays.last() {
+    if let Some(last) = status.delays.points.last() {
         let name = "delay_last_second_seconds";
         text.family(name, Kind::Gauge, "The same delay over the last second, by percentile");
         for (percentile, delay) in

@@ -214,7 +214,8 @@ fn finish(venues: Venues, service: Service, figures: Option<&Figures>) -> Result
     let report = venues.stop()?;
     let status = || handles.plant.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
     let is_done = |status: &Status| {
-        status.messages >= before.messages && status.channels.iter().all(|channel| !channel.is_recovering)
+        status.engine.messages >= before.messages
+            && status.channels.iter().all(|channel| !channel.is_recovering)
     };
     while !is_done(&status()) && began.elapsed() < Duration::from_secs(2) {
         std::thread::sleep(Duration::from_millis(50));
