@@ -111,7 +111,7 @@ fn level_of(name: &str) -> Option<usize> {
 }
 
 /// The front page of the API's documentation: the program's, which leads to the crates.
-const FRONT_PAGE: &str = "crates/cli/src/main.rs";
+const FRONT_PAGE: &str = "crates/run/cli/src/main.rs";
 
 /// Checks that every crate is on the map and on the front page, and that none uses a crate of a level above its own.
 fn check_levels() -> Result<(), String> {

@@ -28,7 +28,7 @@ struct Program {
 
 const TAPEWORKS: Program = Program {
     name: "tapeworks",
-    package: "crates/cli",
+    package: "crates/run/cli",
     workspace: ".",
     profile: "dist",
     features: "lab,tls",

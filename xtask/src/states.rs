@@ -10,7 +10,7 @@ use crate::process;
 pub(crate) const PICTURE: &str = "docs/src/pictures/order-states.svg";
 
 /// The file that declares the machine.
-const SOURCE: &str = "crates/translate/src/orders.rs";
+const SOURCE: &str = "crates/orders/translate/src/orders.rs";
 
 /// A state and the upper left corner of its box.
 const STATES: [(&str, (f64, f64)); 4] = [

@@ -90,7 +90,7 @@ fn test_programs(built: &str) -> Vec<TestProgram> {
         let is_test = message["profile"]["test"].as_bool()?;
         let path = PathBuf::from(message["executable"].as_str()?);
         let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_path_buf();
-        // `path+file:///…/crates/wire#tapeworks-wire@0.1.0`, or without the name where the folder has it.
+        // `path+file:///…/crates/protocols/wire#tapeworks-wire@0.1.0`, or without the name where the folder has it.
         let id = message["package_id"].as_str()?.rsplit_once('#')?.1;
         let package = match id.split_once('@') {
             Some((package, _)) => package.to_owned(),
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn programs_with_tests_are_found_among_what_cargo_says() {
-        let built = r#"{"reason":"compiler-artifact","package_id":"path+file:///x/crates/wire#tapeworks-wire@0.1.0","manifest_path":"/x/crates/wire/Cargo.toml","target":{"name":"fix"},"profile":{"test":true},"executable":"/t/fix-1"}
+        let built = r#"{"reason":"compiler-artifact","package_id":"path+file:///x/crates/protocols/wire#tapeworks-wire@0.1.0","manifest_path":"/x/crates/protocols/wire/Cargo.toml","target":{"name":"fix"},"profile":{"test":true},"executable":"/t/fix-1"}
 {"reason":"compiler-artifact","package_id":"path+file:///x/xtask#0.1.0","manifest_path":"/x/xtask/Cargo.toml","target":{"name":"xtask"},"profile":{"test":true},"executable":"/t/xtask-1"}
 {"reason":"compiler-artifact","package_id":"path+file:///x#tapeworks@0.1.0","manifest_path":"/x/Cargo.toml","target":{"name":"tapeworks"},"profile":{"test":false},"executable":"/t/tapeworks"}
 {"reason":"compiler-artifact","package_id":"path+file:///x#tapeworks@0.1.0","manifest_path":"/x/Cargo.toml","target":{"name":"tapeworks"},"profile":{"test":true},"executable":null}
@@ -197,7 +197,7 @@ mod tests {
         let programs = test_programs(built);
         let names: Vec<&str> = programs.iter().map(|program| program.name.as_str()).collect();
         assert_eq!(names, ["tapeworks-wire fix", "xtask xtask"]);
-        assert_eq!(programs[0].command.get_current_dir(), Some(Path::new("/x/crates/wire")));
+        assert_eq!(programs[0].command.get_current_dir(), Some(Path::new("/x/crates/protocols/wire")));
     }
 
     #[test]

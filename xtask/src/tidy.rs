@@ -88,7 +88,8 @@ const UNSAFE: &str = concat!("uns", "afe");
 
 /// Where such code may be.
 /// The peers that are written anew for the benches of the ring need what the originals have; nothing of it ships.
-const MAY_BE_UNSAFE: &[&str] = &["crates/ring/", "crates/capture/", "crates/nic/", "bench/src/ring/"];
+const MAY_BE_UNSAFE: &[&str] =
+    &["crates/base/ring/", "crates/packets/capture/", "crates/packets/nic/", "bench/src/ring/"];
 
 /// The threat model, which names the test of each of its claims.
 const SECURITY: &str = "SECURITY.md";
@@ -185,7 +186,7 @@ fn check(path: &str, text: &str, exists: &dyn Fn(&Path) -> bool) -> Vec<String> 
             note(number, format!("{machine_path} is a path of somebody's machine"));
         }
         // A technique of the lab names the places of the product that use it.
-        if path.starts_with("crates/lab/src/catalogue/")
+        if path.starts_with("lab/src/catalogue/")
             && let Some((place, _)) = line.split_once("path: \"").and_then(|(_, rest)| rest.split_once('"'))
             && !exists(Path::new(place))
         {
@@ -242,7 +243,11 @@ fn has_word(line: &str, word: &str) -> bool {
 
 /// Whether a line of a library crate names a file outside of the crate's folder, which a package of the crate does not hold.
 fn leaves_its_crate(path: &str, line: &str) -> bool {
-    let Some((name, inside)) = path.strip_prefix("crates/").and_then(|path| path.split_once('/')) else {
+    let Some((name, inside)) = path
+        .strip_prefix("crates/")
+        .and_then(|path| path.split_once('/'))
+        .and_then(|(_wing, path)| path.split_once('/'))
+    else {
         return false;
     };
     // The program's tests run the program in its repository.
@@ -351,8 +356,11 @@ fn pages_missing_from_the_summary() -> Result<Vec<String>, String> {
 
 /// Files of lints that are to be alike, byte for byte: a crate that may not touch the system names no fewer calls than its peers.
 const ALIKE: [(&str, &[&str]); 2] = [
-    ("crates/outputs/clippy.toml", &["crates/plant/clippy.toml", "crates/venues/clippy.toml"]),
-    ("crates/journal/clippy.toml", &["crates/engine/clippy.toml"]),
+    (
+        "crates/run/outputs/clippy.toml",
+        &["crates/run/plant/clippy.toml", "crates/simulated/venues/clippy.toml"],
+    ),
+    ("crates/market/journal/clippy.toml", &["crates/market/engine/clippy.toml"]),
 ];
 
 /// Files of lints that differ from the one they copy.
@@ -377,10 +385,10 @@ mod tests {
     #[test]
     fn a_tidy_file_passes() {
         assert_eq!(
-            faults("crates/wire/src/lib.rs", "//! What it is.\n\nfn main() {}\n"),
+            faults("crates/protocols/wire/src/lib.rs", "//! What it is.\n\nfn main() {}\n"),
             Vec::<String>::new()
         );
-        assert_eq!(faults("crates/ring/src/lib.rs", "//! A.\nunsafe { f() }\n"), Vec::<String>::new());
+        assert_eq!(faults("crates/base/ring/src/lib.rs", "//! A.\nunsafe { f() }\n"), Vec::<String>::new());
     }
 
     #[test]
@@ -395,10 +403,10 @@ mod tests {
             (concat!("let x = \"/ho", "me/me\";"), "somebody's machine"),
             (concat!("/// See /t", "mp/x."), "docs name a path"),
         ] {
-            let found = faults("crates/wire/src/lib.rs", &format!("//! Doc.\n{line}\n"));
+            let found = faults("crates/protocols/wire/src/lib.rs", &format!("//! Doc.\n{line}\n"));
             assert_eq!(found.len(), 1, "{line}: {found:?}");
             assert!(
-                found[0].starts_with("crates/wire/src/lib.rs:2: ") && found[0].contains(what),
+                found[0].starts_with("crates/protocols/wire/src/lib.rs:2: ") && found[0].contains(what),
                 "{found:?}"
             );
         }
@@ -415,7 +423,7 @@ mod tests {
             (concat!("fn wh", "at_is_lost_is_counted() {}"), "begins with the actor"),
             (concat!("fn wh", "o_joins_late_waits() {}"), "begins with the actor"),
         ] {
-            let found = faults("crates/wire/src/lib.rs", &format!("//! Doc.\n{line}\n"));
+            let found = faults("crates/protocols/wire/src/lib.rs", &format!("//! Doc.\n{line}\n"));
             assert_eq!(found.len(), 1, "{line}: {found:?}");
             assert!(found[0].contains(what), "{found:?}");
         }
@@ -423,7 +431,7 @@ mod tests {
             ["let masked_task = intelligent(satellite);", "fn it_is_what_it_was() {}", "let retold = cold;"]
         {
             assert_eq!(
-                faults("crates/wire/src/lib.rs", &format!("//! Doc.\n{line}\n")),
+                faults("crates/protocols/wire/src/lib.rs", &format!("//! Doc.\n{line}\n")),
                 Vec::<String>::new()
             );
         }
@@ -444,19 +452,25 @@ mod tests {
     #[test]
     fn a_library_crate_names_no_file_outside() {
         let found = |path: &str, line: &str| faults(path, &format!("//! Doc.\n{line}\n")).len();
-        assert_eq!(found("crates/wire/src/a/b.rs", "include_str!(\"../../README.md\")"), 0);
-        assert_eq!(found("crates/wire/src/a/b.rs", "include_str!(\"../../../README.md\")"), 1);
-        assert_eq!(found("crates/wire/tests/a.rs", "#[path = \"../../feed/tests/a.rs\"]"), 1);
+        assert_eq!(found("crates/protocols/wire/src/a/b.rs", "include_str!(\"../../README.md\")"), 0);
+        assert_eq!(found("crates/protocols/wire/src/a/b.rs", "include_str!(\"../../../README.md\")"), 1);
+        assert_eq!(found("crates/protocols/wire/tests/a.rs", "#[path = \"../../feed/tests/a.rs\"]"), 1);
         assert_eq!(
-            found("crates/wire/tests/a.rs", "env!(\"CARGO_MANIFEST_DIR\").join(\"../../testdata\")"),
+            found(
+                "crates/protocols/wire/tests/a.rs",
+                "env!(\"CARGO_MANIFEST_DIR\").join(\"../../testdata\")"
+            ),
             1
         );
         assert_eq!(
-            found("crates/wire/tests/a.rs", "env!(\"CARGO_MANIFEST_DIR\").join(\"tests/testdata\")"),
+            found(
+                "crates/protocols/wire/tests/a.rs",
+                "env!(\"CARGO_MANIFEST_DIR\").join(\"tests/testdata\")"
+            ),
             0
         );
-        assert_eq!(found("crates/wire/tests/a.rs", "let text = \"../../..\";"), 0);
-        assert_eq!(found("crates/cli/tests/a.rs", "env!(\"CARGO_MANIFEST_DIR\").join(\"../..\")"), 0);
+        assert_eq!(found("crates/protocols/wire/tests/a.rs", "let text = \"../../..\";"), 0);
+        assert_eq!(found("crates/run/cli/tests/a.rs", "env!(\"CARGO_MANIFEST_DIR\").join(\"../..\")"), 0);
     }
 
     #[test]

@@ -68,7 +68,7 @@ fn shown(figures: Option<(f64, f64)>) -> String {
 /// A crate of ten machines, built in release, for each dispatcher; what it depends on is built before and its time is printed on a line by itself.
 pub fn run(options: &Options) {
     let folder = Folder::new(options, "dispatch-build");
-    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/dispatch");
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/base/dispatch");
     folder.write(
         "Cargo.toml",
         format!(

@@ -10,7 +10,7 @@
 //! their turn in every round. Messages are timed a hundred at a time, and each hundred counts with its fastest pass, for everybody: what
 //! else the machine does only ever adds, and what takes longer meets more of it. The table has the median of the rounds.
 
-#[path = "../../../crates/wire/benches/orders/mod.rs"]
+#[path = "../../../crates/protocols/wire/benches/orders/mod.rs"]
 mod orders;
 
 use std::hint::black_box;

@@ -174,8 +174,8 @@ pub fn run(options: &Options) {
 
 /// The `machine` declarations of the translator, without their actions.
 const SOURCES: [(&str, &str); 2] = [
-    ("ClientToExchange", include_str!("../../../crates/translate/src/admission.rs")),
-    ("ExchangeToClient", include_str!("../../../crates/translate/src/orders.rs")),
+    ("ClientToExchange", include_str!("../../../crates/orders/translate/src/admission.rs")),
+    ("ExchangeToClient", include_str!("../../../crates/orders/translate/src/orders.rs")),
 ];
 
 /// A declaration of the product: what is between the braces of its macro.
@@ -277,7 +277,7 @@ impl Declared {
 fn build(options: &Options) {
     let declared = SOURCES.map(|(name, source)| Declared::of(name, source));
     let folder = Folder::new(options, "machines-build");
-    let ours = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/dispatch");
+    let ours = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/base/dispatch");
     folder.write(
         "Cargo.toml",
         format!(

@@ -1,4 +1,4 @@
-"""Captures that earlier versions misread: the package reads them as the program does. `crates/cli/tests/cases.rs` says what each must give.
+"""Captures that earlier versions misread: the package reads them as the program does. `crates/run/cli/tests/cases.rs` says what each must give.
 
 The generated cases are in `testdata/cases`. Those with real packets are in the folder that TAPEWORKS_REAL_DATA names, or in `cases` beside it.
 """

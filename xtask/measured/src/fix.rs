@@ -1,6 +1,6 @@
 //! FIX messages read and written: what `benches/fix.rs` of the codec times.
 
-#[path = "../../../crates/wire/benches/orders/mod.rs"]
+#[path = "../../../crates/protocols/wire/benches/orders/mod.rs"]
 mod orders;
 
 use std::hint::black_box;

@@ -11,7 +11,7 @@ import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.Executors;
 
 /**
- * The LMAX Disruptor in the shapes of crates/lab/src/catalogue/disruptor.rs: {@code Shapes SHAPE WAIT EVENTS CAPACITY RUNS} prints
+ * The LMAX Disruptor in the shapes of lab/src/catalogue/disruptor.rs: {@code Shapes SHAPE WAIT EVENTS CAPACITY RUNS} prints
  * nanoseconds per event, a line for each run. The first runs warm the compiler up and are not printed.
  */
 public final class Shapes {

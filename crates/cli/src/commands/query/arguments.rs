@@ -1,1 +1,0 @@
-../../../../../query/src/arguments.rs
