@@ -23,14 +23,22 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tapeworks-dispatch", &["tapeworks-dispatch-macros", "tapeworks-dispatch-search"]),
     ("tapeworks-wire-macros", &[]),
     ("tapeworks-wire", &["tapeworks-wire-macros"]),
+    ("tapeworks-fix-wire", &["tapeworks-wire", "tapeworks-wire-macros"]),
     ("tapeworks-capture", &[]),
     ("tapeworks-nic", &["tapeworks-capture", "tapeworks-ring"]),
     ("tapeworks-stage", &[]),
     ("tapeworks-time", &[]),
     ("tapeworks-random", &[]),
-    ("tapeworks-matching", &["tapeworks-random", "tapeworks-wire", "tapeworks-session"]),
+    (
+        "tapeworks-matching",
+        &["tapeworks-random", "tapeworks-wire", "tapeworks-session", "tapeworks-order-session"],
+    ),
     ("tapeworks-journal", &["tapeworks-planted", "tapeworks-disk"]),
-    ("tapeworks-session", &["tapeworks-planted", "tapeworks-wire"]),
+    ("tapeworks-session", &["tapeworks-wire"]),
+    (
+        "tapeworks-order-session",
+        &["tapeworks-planted", "tapeworks-wire", "tapeworks-fix-wire", "tapeworks-session"],
+    ),
     ("tapeworks-flow", &["tapeworks-stage", "tapeworks-ring", "tapeworks-capture", "tapeworks-nic"]),
     ("tapeworks-market", &["tapeworks-planted", "tapeworks-ring", "tapeworks-stage", "tapeworks-time"]),
     (
@@ -48,12 +56,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-session",
             "tapeworks-market",
             "tapeworks-stage",
+            "tapeworks-fix-wire",
         ],
     ),
     ("tapeworks-store", &["tapeworks-capture", "tapeworks-market", "tapeworks-stage", "tapeworks-time"]),
     (
         "tapeworks-translate",
-        &["tapeworks-planted", "tapeworks-wire", "tapeworks-dispatch", "tapeworks-session"],
+        &[
+            "tapeworks-planted",
+            "tapeworks-wire",
+            "tapeworks-dispatch",
+            "tapeworks-session",
+            "tapeworks-fix-wire",
+            "tapeworks-order-session",
+        ],
     ),
     (
         "tapeworks-generator",
@@ -95,6 +111,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-feed",
             "tapeworks-generator",
             "tapeworks-store",
+            "tapeworks-fix-wire",
         ],
     ),
     (
@@ -126,6 +143,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-runtime",
             // Of the market only prices in shared memory.
             "tapeworks-market",
+            "tapeworks-fix-wire",
+            "tapeworks-order-session",
         ],
     ),
     (
@@ -145,6 +164,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-session",
             "tapeworks-journal",
             "tapeworks-runtime",
+            "tapeworks-order-session",
         ],
     ),
     (
@@ -249,6 +269,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-outputs",
             "tapeworks-wire",
             "tapeworks-gateway",
+            "tapeworks-fix-wire",
+            "tapeworks-order-session",
         ],
     ),
     ("xtask", &["tapeworks-drawing"]),

@@ -53,7 +53,8 @@ const LEVELS: [Level; 6] = [
     (
         "protocols",
         &[
-            ("session", "both ends of exchange sessions"),
+            ("session", "both ends of market data sessions"),
+            ("order-session", "both ends of order sessions"),
             ("market", "events, books, NBBO"),
             ("capture", "captures and network headers"),
             ("nic", "live receivers and senders"),
@@ -64,6 +65,7 @@ const LEVELS: [Level; 6] = [
         "foundations",
         &[
             ("wire", "protocols as declarations"),
+            ("fix-wire", "FIX messages as declarations"),
             ("dispatch", "state machines, perfect hashes"),
             ("ring", "queues, waiting, memory"),
             ("stage", "stages and inline edges"),

@@ -82,13 +82,15 @@ const fn nothing() -> Result<(), Lack> {
 const BEFORE_LANES: &str = "binary";
 
 /// The sources from which market data comes out of the program: protocols, feeds, books, files.
-const DATA: [&str; 22] = [
+const DATA: [&str; 24] = [
     "crates/base/stage",
     "crates/base/time",
     "crates/protocols/session",
+    "crates/protocols/order-session",
     "crates/market/journal",
     "crates/host/runtime",
     "crates/protocols/wire",
+    "crates/protocols/fix-wire",
     "crates/packets/capture",
     "crates/packets/nic",
     "crates/market/market",
@@ -119,7 +121,7 @@ const LIVE: [&str; DATA.len() + 1] = {
 };
 
 /// The sources of the Python package, and the pages, whose examples its tests run.
-const PACKAGE: [&str; 26] = [
+const PACKAGE: [&str; 28] = [
     "README.md",
     "bindings/python",
     "docs/src/notebook.md",
@@ -131,7 +133,9 @@ const PACKAGE: [&str; 26] = [
     "crates/base/stage",
     "crates/base/time",
     "crates/protocols/wire",
+    "crates/protocols/fix-wire",
     "crates/protocols/session",
+    "crates/protocols/order-session",
     "crates/packets/capture",
     "crates/packets/nic",
     "crates/market/market",
@@ -149,15 +153,17 @@ const PACKAGE: [&str; 26] = [
 ];
 
 /// The sources of the program whose instructions are counted: those of `xtask/measured` and of all that it uses.
-const MEASURED: [&str; 15] = [
+const MEASURED: [&str; 17] = [
     "crates/base/planted",
     "crates/base/ring",
     "crates/base/dispatch",
     "crates/protocols/wire",
+    "crates/protocols/fix-wire",
     "crates/packets/capture",
     "crates/base/stage",
     "crates/base/time",
     "crates/protocols/session",
+    "crates/protocols/order-session",
     "crates/market/market",
     "crates/market/feed",
     "crates/market/follow",
@@ -171,13 +177,15 @@ const MEASURED: [&str; 15] = [
 const MODELLED: [&str; 1] = ["crates/base/ring"];
 
 /// The sources of the way from a FIX client to a venue and back.
-const ORDERS: [&str; 15] = [
+const ORDERS: [&str; 17] = [
     "crates/base/disk",
     "crates/market/journal",
     "crates/base/dispatch",
     "crates/host/runtime",
     "crates/protocols/wire",
+    "crates/protocols/fix-wire",
     "crates/protocols/session",
+    "crates/protocols/order-session",
     "crates/market/market",
     "crates/orders/translate",
     "crates/orders/gateway",

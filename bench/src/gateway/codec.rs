@@ -10,7 +10,7 @@
 //! their turn in every round. Messages are timed a hundred at a time, and each hundred counts with its fastest pass, for everybody: what
 //! else the machine does only ever adds, and what takes longer meets more of it. The table has the median of the rounds.
 
-#[path = "../../../crates/protocols/wire/benches/orders/mod.rs"]
+#[path = "../../../crates/protocols/fix-wire/benches/orders/mod.rs"]
 mod orders;
 
 use std::hint::black_box;
@@ -24,8 +24,8 @@ use hotfix_message::{MessageBuilder, dict::Dictionary as HotfixDictionary};
 use orders::{Sender, Values};
 use rustyfix::Dictionary as RustyDictionary;
 use rustyfix::tagvalue::Decoder;
-use tapeworks_wire::fix::LastTimestamp;
-use tapeworks_wire::fix::order_entry::{ExecutionReport, NewOrderSingle};
+use tapeworks_fix_wire::LastTimestamp;
+use tapeworks_fix_wire::order_entry::{ExecutionReport, NewOrderSingle};
 use tapeworks_wire::schema::SplitMix64;
 
 use crate::foreign::{Cpp, Java};

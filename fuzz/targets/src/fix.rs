@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use tapeworks_session::fix::{
+use tapeworks_fix_wire::order_entry::{Header, Message, SCHEMA};
+use tapeworks_fix_wire::{Fields, Framing, SOH, Writer, checksum, next_message};
+use tapeworks_order_session::fix::{
     Application, Dictionary, Link, MemoryStore, Received, Role, Session, Settings, Store, Verdict,
 };
-use tapeworks_wire::fix::order_entry::{Header, Message, SCHEMA};
-use tapeworks_wire::fix::{Fields, Framing, SOH, Writer, checksum, next_message};
 
 use crate::take::Take;
 

@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
+use tapeworks_fix_wire::order_entry::SCHEMA;
+use tapeworks_fix_wire::{Framing, Writer, next_message};
 use tapeworks_gateway::{
     ClientSettings, Core, Ledger, Now, Opened, OuchSession, Parts, SyncPolicy, VenueSession, open,
 };
@@ -11,20 +13,18 @@ use tapeworks_journal::JournalOptions;
 use tapeworks_matching::orders::{
     Connection, Gate, Instrument as Traded, OrderExchange, OrderOptions, OuchUser,
 };
-use tapeworks_runtime::world::System;
-use tapeworks_session::Credentials;
-use tapeworks_session::fix::{Dictionary, Role, Settings};
-use tapeworks_session::native::{
+use tapeworks_order_session::fix::{Dictionary, Role, Settings};
+use tapeworks_order_session::native::{
     Channel, Client as NativeClient, ClientSettings as NativeSettings, ServerSettings, User,
 };
-use tapeworks_session::soupbintcp::SoupInitiatorSettings;
+use tapeworks_order_session::soupbintcp::SoupInitiatorSettings;
+use tapeworks_runtime::world::System;
+use tapeworks_session::Credentials;
 use tapeworks_translate::{
     Instrument, Millennium, MillenniumSettings, Naming, Ouch, OuchSettings, Reference, RiskLimits,
     Settings as Capacity,
 };
 use tapeworks_wire::Ascii;
-use tapeworks_wire::fix::order_entry::SCHEMA;
-use tapeworks_wire::fix::{Framing, Writer, next_message};
 use tapeworks_wire::millennium::native::Message;
 use tapeworks_wire::millennium::stream::Messages;
 use tapeworks_wire::millennium::variant::{LSE, Variant};

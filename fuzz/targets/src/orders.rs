@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use tapeworks_matching::orders::{Gate, Instrument, MarketEvent, OrderExchange, OrderOptions, OuchUser};
 use tapeworks_matching::{BookChange, OrderSide, SymbolIndex};
-use tapeworks_session::Credentials;
-use tapeworks_session::native::{
+use tapeworks_order_session::native::{
     Channel, Client, ClientSettings, ConnectionId, Event, Input, Server, ServerSettings, User, UserId,
 };
-use tapeworks_session::soupbintcp::{
+use tapeworks_order_session::soupbintcp::{
     SoupAcceptor, SoupEvent, SoupInitiator, SoupInitiatorSettings, SoupPlace,
 };
+use tapeworks_session::Credentials;
 use tapeworks_wire::Ascii;
 use tapeworks_wire::millennium::native::{ExecutionReport, message_length};
 use tapeworks_wire::millennium::variant::{LSE, Variant};

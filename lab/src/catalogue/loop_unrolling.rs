@@ -87,7 +87,7 @@ pub static TECHNIQUE: Technique = Technique {
     question: "What do several elements a turn save, and from where on no more?",
     published: &[],
     used: &[Use {
-        path: "crates/protocols/wire/src/fix/scan.rs",
+        path: "crates/protocols/fix-wire/src/scan.rs",
         what: "sums bytes of a FIX message, 32 a turn",
     }],
     assembly: &[

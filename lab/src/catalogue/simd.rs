@@ -307,7 +307,7 @@ pub static TECHNIQUE: Technique = Technique {
     question: "How much faster are wider vectors, where they compute and where they wait for memory?",
     published: &[],
     used: &[Use {
-        path: "crates/protocols/wire/src/fix/scan.rs",
+        path: "crates/protocols/fix-wire/src/scan.rs",
         what: "finds the ends of FIX fields, sixteen bytes at a time",
     }],
     assembly: &[

@@ -1,13 +1,13 @@
 //! FIX messages read and written: what `benches/fix.rs` of the codec times.
 
-#[path = "../../../crates/protocols/wire/benches/orders/mod.rs"]
+#[path = "../../../crates/protocols/fix-wire/benches/orders/mod.rs"]
 mod orders;
 
 use std::hint::black_box;
 
 use orders::{Sender, Values};
-use tapeworks_wire::fix::LastTimestamp;
-use tapeworks_wire::fix::order_entry::{ExecutionReport, NewOrderSingle};
+use tapeworks_fix_wire::LastTimestamp;
+use tapeworks_fix_wire::order_entry::{ExecutionReport, NewOrderSingle};
 use tapeworks_wire::schema::SplitMix64;
 
 /// Different messages.

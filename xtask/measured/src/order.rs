@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use tapeworks_session::fix::{
+use tapeworks_fix_wire::Writer;
+use tapeworks_fix_wire::order_entry::{HeaderFields, LogonFields, SCHEMA};
+use tapeworks_order_session::fix::{
     Application, Dictionary, Link, MemoryStore, Received, Role, Session, Settings, Store, Verdict,
 };
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{Millennium, ReferenceError, Translator};
-use tapeworks_wire::fix::Writer;
-use tapeworks_wire::fix::order_entry::{HeaderFields, LogonFields, SCHEMA};
 
 use crate::translation::{ORDERS, TIME, Written, new_order, translator};
 

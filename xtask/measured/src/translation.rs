@@ -1,14 +1,14 @@
 //! A FIX order to native bytes, and its reports to FIX bytes: what `benches/translate.rs` of the translator times.
 
+use tapeworks_fix_wire::order_entry::{
+    HandlInst, HeaderFields, NewOrderSingleFields, OrdType, OrderCapacity, Side, TimeInForce,
+};
+use tapeworks_fix_wire::{LastSecond, Parsed, Parts, PreparedFields, Writer};
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{
     ClientSettings, Instrument, Millennium, MillenniumSettings, Outputs, Reference, ReferenceError, Reply,
     Report, RiskLimits, Settings, TopOfBook, Translator,
 };
-use tapeworks_wire::fix::order_entry::{
-    HandlInst, HeaderFields, NewOrderSingleFields, OrdType, OrderCapacity, Side, TimeInForce,
-};
-use tapeworks_wire::fix::{LastSecond, Parsed, Parts, PreparedFields, Writer};
 use tapeworks_wire::millennium::native::{ExecType, ExecutionReport, message_length};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 

@@ -310,27 +310,27 @@ pub const BUGS: &[Bug] = &[
     ),
     order_bug(
         "reports-filled-not-resent",
-        "crates/protocols/session/src/fix/link.rs",
+        "crates/protocols/order-session/src/fix/link.rs",
         "a resend has a gap fill in place of reports",
     ),
     order_bug(
         "duplicate-taken-again",
-        "crates/protocols/session/src/fix/session/receiving.rs",
+        "crates/protocols/order-session/src/fix/session/receiving.rs",
         "a message that may be a duplicate is taken again",
     ),
     order_bug(
         "heartbeat-not-sent",
-        "crates/protocols/session/src/native/link.rs",
+        "crates/protocols/order-session/src/native/link.rs",
         "a session with an exchange that has nothing to send sends no heartbeats",
     ),
     order_bug(
         "recovery-not-asked-again",
-        "crates/protocols/session/src/native/tracker.rs",
+        "crates/protocols/order-session/src/native/tracker.rs",
         "a request for missed reports is not made again after its connection broke",
     ),
     order_bug(
         "recovery-one-report-short",
-        "crates/protocols/session/src/native/server.rs",
+        "crates/protocols/order-session/src/native/server.rs",
         "an exchange's answer with missed reports lacks the last one",
     ),
     order_bug(
@@ -340,7 +340,7 @@ pub const BUGS: &[Bug] = &[
     ),
     order_bug(
         "gap-not-requested",
-        "crates/protocols/session/src/native/tracker.rs",
+        "crates/protocols/order-session/src/native/tracker.rs",
         "reports that an exchange has left out are not requested",
     ),
     order_bug(

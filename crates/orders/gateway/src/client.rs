@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::{Interest, Token};
+use tapeworks_fix_wire::field;
+use tapeworks_fix_wire::order_entry::SCHEMA;
+use tapeworks_order_session::fix::{
+    Application, Dictionary, End, Link, MemoryStore, Received, SendError, Session, Settings, Store, Verdict,
+};
 use tapeworks_runtime::pump::{ByteSession, Pump};
 use tapeworks_runtime::transport::Connector;
 use tapeworks_runtime::world::{Poll as _, Ready, Source as _, Stream as _, System, World};
-use tapeworks_session::fix::{
-    Application, Dictionary, End, Link, MemoryStore, Received, SendError, Session, Settings, Store, Verdict,
-};
-use tapeworks_wire::fix::field;
-use tapeworks_wire::fix::order_entry::SCHEMA;
 use thiserror::Error;
 
 use crate::clock::Clock;
@@ -299,7 +299,7 @@ impl<W: World> FixClient<W> {
     /// The session is not logged on, or a value cannot be encoded.
     pub fn send(&mut self, message_type: &str, fields: &[(u32, String)]) -> Result<u64, ClientError> {
         let now_ns = self.clock.now().utc_ns;
-        let body = |writer: &mut tapeworks_wire::fix::Writer<'_>| {
+        let body = |writer: &mut tapeworks_fix_wire::Writer<'_>| {
             for (tag, value) in fields {
                 writer.copied(*tag, value.as_bytes());
             }

@@ -6,24 +6,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tapeworks_fix_wire::order_entry::SCHEMA;
+use tapeworks_fix_wire::{IgnoredTags, read_decimal};
 use tapeworks_journal::JournalOptions;
 use tapeworks_market::shared::{HEARTBEAT_NS, quotes_path};
+use tapeworks_order_session::fix::{Dictionary, Role, Schedule, Settings as FixSettings};
+use tapeworks_order_session::native::{Client as NativeClient, ClientSettings as NativeSettings};
+use tapeworks_order_session::soupbintcp::SoupInitiatorSettings;
 use tapeworks_runtime::config::{ConfigError, Reading, Section, read_file, read_text, time};
 use tapeworks_runtime::secrets::{Secret, check_secret, check_token};
 use tapeworks_runtime::traces::setting::{self as traces, Sampled, TraceSetting};
 use tapeworks_runtime::transport::{Acceptor, TlsFiles};
 use tapeworks_session::Credentials;
-use tapeworks_session::fix::{Dictionary, Role, Schedule, Settings as FixSettings};
-use tapeworks_session::native::{Client as NativeClient, ClientSettings as NativeSettings};
-use tapeworks_session::soupbintcp::SoupInitiatorSettings;
 use tapeworks_translate::ids::InstrumentIndex;
 use tapeworks_translate::{
     Instrument, Millennium, MillenniumSettings, Naming, Ouch, OuchSettings, Reference, RejectReason,
     RiskLimits,
 };
 use tapeworks_wire::Ascii;
-use tapeworks_wire::fix::order_entry::SCHEMA;
-use tapeworks_wire::fix::{IgnoredTags, read_decimal};
 use tapeworks_wire::millennium::native::{Capacity, ClearingAccount, PassiveOnlyOrder};
 use tapeworks_wire::millennium::variant::{TextPadding, VARIANTS, Variant, variant_by_name};
 

@@ -13,15 +13,15 @@ use std::collections::HashMap;
 
 use hdrhistogram::Histogram;
 use tapeworks_disk::Disk;
+use tapeworks_fix_wire::{begin_string, field};
 use tapeworks_journal::JournalError;
+use tapeworks_order_session::fix::{self, Application, Link, Received, Session, Store, Verdict, shown};
 use tapeworks_planted::planted;
-use tapeworks_session::fix::{self, Application, Link, Received, Session, Store, Verdict, shown};
 use tapeworks_translate::ids::{ClientIndex, Partitions};
 use tapeworks_translate::{
     ClientToExchangeState, Doubt, ExchangeToClientState, Execution, Order, Outputs, Reply, Report,
     TopsOfBook, Translator,
 };
-use tapeworks_wire::fix::{begin_string, field};
 
 use crate::clock::Now;
 use crate::entry::{Entries, Entry, Kind, report_number};

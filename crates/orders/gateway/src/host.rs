@@ -24,7 +24,9 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use mio::{Interest, Token};
+use tapeworks_fix_wire::{Framing, next_message};
 use tapeworks_journal::JournalError;
+use tapeworks_order_session::fix::End;
 use tapeworks_planted::planted;
 use tapeworks_runtime::pump::{ByteSession, Pump};
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
@@ -35,8 +37,6 @@ use tapeworks_runtime::world::{
     Listener as _, Poll as _, Ready, Receive as _, SendTo as _, Source as _, Stream as _, System,
     ThreadHandle as _, Wake as _, World,
 };
-use tapeworks_session::fix::End;
-use tapeworks_wire::fix::{Framing, next_message};
 use thiserror::Error;
 
 use sockets::{Accepting, Connection, LISTENER, Peer, READ_BYTES, Sockets, WAKER};

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use tapeworks_disk::Disk;
+use tapeworks_fix_wire::{Fields, Writer, field, message_type};
 use tapeworks_journal::{JournalOptions, JournalReader, LOST, verify_in};
-use tapeworks_session::fix::Store as _;
+use tapeworks_order_session::fix::Store as _;
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{ExchangeToClientState, FixVersion, Outputs, Reply, Report};
-use tapeworks_wire::fix::{Fields, Writer, field, message_type};
 
 use crate::core::Client;
 use crate::entry::{Entries, Entry, Kind, Turn, entries};

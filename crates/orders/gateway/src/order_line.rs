@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tapeworks_wire::fix::{TimePrecision, read_decimal, read_unsigned, write_timestamp};
+use tapeworks_fix_wire::{TimePrecision, read_decimal, read_unsigned, write_timestamp};
 
 /// A request typed on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]

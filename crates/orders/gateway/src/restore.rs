@@ -6,11 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use tapeworks_disk::Disk;
+use tapeworks_fix_wire::field;
 use tapeworks_journal::{JournalError, JournalOptions, JournalReader, LOST, Place};
 use tapeworks_planted::planted;
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{Outputs, Reference, Reply, Report, Translator};
-use tapeworks_wire::fix::field;
 use thiserror::Error;
 
 use crate::core::{Client, Core};

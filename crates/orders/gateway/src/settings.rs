@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use tapeworks_order_session::fix;
 use tapeworks_runtime::secrets::Secret;
-use tapeworks_session::fix;
 use tapeworks_translate as translate;
 
 /// The FIX versions that clients may use, by their BeginString (8).

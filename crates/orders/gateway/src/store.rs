@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use tapeworks_disk::Disk;
 use tapeworks_journal::{Place, read_place_in};
+use tapeworks_order_session::fix::{Store, StoreError};
 use tapeworks_planted::planted;
 use tapeworks_session::BlockQueue;
-use tapeworks_session::fix::{Store, StoreError};
 
 use crate::entry::{Entries, Entry, Kind, Written};
 
@@ -347,7 +347,7 @@ mod tests {
             let options = JournalOptions { segment_bytes: 200_000, keep_bytes: None };
             let (mut writer, _) = JournalWriter::open(folder.path(), options).unwrap();
             let mut store = SessionStore::<System>::new(folder.path(), 3, 1);
-            let mut simple = tapeworks_session::fix::MemoryStore::new(usize::MAX, 1);
+            let mut simple = tapeworks_order_session::fix::MemoryStore::new(usize::MAX, 1);
             let mut fill = 0u8;
             for (now_ns, step) in (10u64..).zip(steps.into_iter().chain([Step::Turn])) {
                 store.set_time(now_ns);

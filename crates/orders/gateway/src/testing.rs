@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tapeworks_fix_wire::{field, message_type, read_unsigned};
+use tapeworks_order_session::fix::{Role, Settings};
 use tapeworks_runtime::world::World;
-use tapeworks_session::fix::{Role, Settings};
-use tapeworks_wire::fix::{field, message_type, read_unsigned};
 
 use crate::client::FixClient;
 use crate::order_line::{OrderBook, OrderLine};

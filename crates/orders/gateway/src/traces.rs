@@ -12,11 +12,11 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use tapeworks_fix_wire::Parsed;
+use tapeworks_fix_wire::order_entry::ExecType;
 use tapeworks_runtime::traces::{Fact, Operations, Recorder, Sample, Sampler, Text, Traces};
 use tapeworks_translate::ids::ClOrdId;
 use tapeworks_translate::{Body, Reply};
-use tapeworks_wire::fix::Parsed;
-use tapeworks_wire::fix::order_entry::ExecType;
 
 use crate::clock::Now;
 
@@ -409,9 +409,9 @@ mod tests {
     use std::cell::Cell;
 
     use proptest::prelude::*;
+    use tapeworks_fix_wire::Parts;
+    use tapeworks_fix_wire::order_entry::{CxlRejResponseTo, OrdStatus, OrderCancelRejectFields};
     use tapeworks_runtime::traces::{Samples, Sampling};
-    use tapeworks_wire::fix::Parts;
-    use tapeworks_wire::fix::order_entry::{CxlRejResponseTo, OrdStatus, OrderCancelRejectFields};
 
     use super::*;
 

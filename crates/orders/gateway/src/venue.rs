@@ -4,12 +4,12 @@
 
 use core::fmt::Debug;
 
-use tapeworks_planted::planted;
-use tapeworks_session::fix::Schedule;
-use tapeworks_session::native::{self, Channel};
-use tapeworks_session::soupbintcp::{
+use tapeworks_order_session::fix::Schedule;
+use tapeworks_order_session::native::{self, Channel};
+use tapeworks_order_session::soupbintcp::{
     CredentialsTooLong, SoupEvent, SoupInitiator, SoupInitiatorSettings, SoupPlace,
 };
+use tapeworks_planted::planted;
 use tapeworks_translate::ids::Partitions;
 use tapeworks_translate::{Millennium, Ouch, Venue};
 use tapeworks_wire::millennium::native::report_time_ns;

@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tapeworks_disk::System;
+use tapeworks_fix_wire::order_entry::SCHEMA;
+use tapeworks_fix_wire::{Framing, next_message, read_unsigned};
 use tapeworks_gateway::inspect::{inspect, replay};
 use tapeworks_gateway::{
     ClientSettings, Core, Ledger, NotAdmitted, Now, Opened, OuchSession, Parts, RestoreError, SyncPolicy,
@@ -19,23 +21,21 @@ use tapeworks_journal::JournalOptions;
 use tapeworks_matching::orders::{
     Connection, Gate, Instrument as Traded, MarketEvent, OrderExchange, OrderOptions, OuchUser,
 };
-use tapeworks_session::Credentials;
-use tapeworks_session::fix::{
+use tapeworks_order_session::fix::{
     Application, Dictionary, Link, MemoryStore, Received, Role, Schedule, Session, Settings, Store, Verdict,
 };
-use tapeworks_session::native::{
+use tapeworks_order_session::native::{
     Channel, Client as NativeClient, ClientSettings as NativeSettings, ServerSettings, User,
 };
-use tapeworks_session::soupbintcp::{SoupInitiator, SoupInitiatorSettings, SoupPlace};
+use tapeworks_order_session::soupbintcp::{SoupInitiator, SoupInitiatorSettings, SoupPlace};
+use tapeworks_session::Credentials;
 use tapeworks_translate::{
     Instrument, Millennium, MillenniumSettings, Naming, Ouch, OuchSettings, Reference, Settings as Capacity,
 };
-use tapeworks_wire::fix::order_entry::SCHEMA;
-use tapeworks_wire::fix::read_unsigned;
 use tapeworks_wire::millennium::native::ExecType as NativeExecType;
 use tapeworks_wire::millennium::variant::{LSE, Variant};
 use tapeworks_wire::nasdaq::ouch50::inbound::{self, EnterOrderFields};
-use tapeworks_wire::{Ascii, Decimal, fix};
+use tapeworks_wire::{Ascii, Decimal};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// 2024-02-29, 09:00 UTC.
@@ -384,7 +384,7 @@ impl<S: VenueSession> World<S> {
                 }
                 let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
                 // A cut first message is put back.
-                let fix::Framing::Message { length } = fix::next_message(&bytes, 4_096) else {
+                let Framing::Message { length } = next_message(&bytes, 4_096) else {
                     pipe.inward.splice(0..0, bytes);
                     continue;
                 };

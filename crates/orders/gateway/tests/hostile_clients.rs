@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 use tapeworks_disk::System;
+use tapeworks_fix_wire::{Framing, Writer, field, message_type, next_message, read_unsigned};
 use tapeworks_gateway::config::{AnyParts, Config};
 use tapeworks_gateway::status::Status;
 use tapeworks_gateway::{Gateway, Notice, Opened, open};
 use tapeworks_random::Random;
 use tapeworks_runtime::world::World as _;
 use tapeworks_venues::orders::OrderVenues;
-use tapeworks_wire::fix::{Framing, Writer, field, message_type, next_message, read_unsigned};
 
 /// How long something that must happen may take.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -13,14 +13,14 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use tapeworks_disk::System;
+use tapeworks_fix_wire::{Framing, Writer, field, next_message};
 use tapeworks_gateway::config::{AnyParts, Config};
 use tapeworks_gateway::{Command, Core, Gateway, Ledger, Now, Opened, open};
 use tapeworks_matching::orders::{Connection, Gate, Instrument, OrderExchange, OrderOptions};
+use tapeworks_order_session::native::{Channel, Client as NativeClient, ServerSettings, User};
 use tapeworks_ring::counting::{CountingAllocator, allocations};
 use tapeworks_runtime::traces::{Sampling, Traces};
-use tapeworks_session::native::{Channel, Client as NativeClient, ServerSettings, User};
 use tapeworks_wire::Ascii;
-use tapeworks_wire::fix::{Framing, Writer, field, next_message};
 use tapeworks_wire::millennium::variant::{LSE, Variant};
 
 #[global_allocator]

@@ -8,14 +8,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tapeworks_fix_wire::{field, message_type};
 use tapeworks_gateway::client::{ClientError, FixClient};
 use tapeworks_gateway::config::{AnyParts, Config, VenueConfig};
 use tapeworks_gateway::{Gateway, Notice, open};
+use tapeworks_order_session::fix::{Role, Settings};
 use tapeworks_runtime::refusals::OnRefusal;
 use tapeworks_runtime::world::System;
-use tapeworks_session::fix::{Role, Settings};
 use tapeworks_translate::{MillenniumSettings, Naming};
-use tapeworks_wire::fix::{field, message_type};
 use tapeworks_wire::millennium::native::{Capacity, ClearingAccount, Logon, Message, PassiveOnlyOrder};
 
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -14,9 +14,9 @@ use authority::Authority;
 use tapeworks_gateway::client::{ClientError, FixClient};
 use tapeworks_gateway::config::{AnyParts, Config};
 use tapeworks_gateway::{Gateway, open};
+use tapeworks_order_session::fix::{Role, Settings};
 use tapeworks_runtime::transport::Connector;
 use tapeworks_runtime::world::System;
-use tapeworks_session::fix::{Role, Settings};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -27,11 +27,11 @@ use std::fmt;
 
 use misreports::Misreports;
 use register::{Entry, OrderRegister, Recipient};
-use tapeworks_session::Credentials;
-use tapeworks_session::native::{
+use tapeworks_order_session::native::{
     Channel, ConnectionId, End, Input, Server, ServerCounters, ServerSettings, User, UserId,
 };
-use tapeworks_session::soupbintcp::{SoupAcceptor, SoupEnd};
+use tapeworks_order_session::soupbintcp::{SoupAcceptor, SoupEnd};
+use tapeworks_session::Credentials;
 use tapeworks_wire::Ascii;
 use tapeworks_wire::millennium::native::AppStatus;
 use tapeworks_wire::nasdaq::ouch50::inbound::AccountQuery;

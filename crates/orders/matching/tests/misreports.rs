@@ -8,7 +8,7 @@ mod traders;
 use std::collections::BTreeSet;
 
 use tapeworks_matching::orders::{LedgerEntry, LedgerEvent, OrderFaults, OrderOptions};
-use tapeworks_session::native::User;
+use tapeworks_order_session::native::User;
 use tapeworks_wire::millennium::native::{ExecType, Side};
 use tapeworks_wire::nasdaq::ouch50::{inbound, outbound};
 use traders::{E8, VARIANT, World, bytes, enter, options, order};

@@ -12,7 +12,7 @@ use tapeworks_matching::orders::{
     PartitionHalt, RESTATED_ELECTED, RESTATED_SELF_TRADE, order_reject_code as code,
 };
 use tapeworks_matching::{BookChange, OrderSide, SelfTrade, SymbolIndex};
-use tapeworks_session::native::Channel;
+use tapeworks_order_session::native::Channel;
 use tapeworks_wire::millennium::native::{
     AppId, AutoCancel, Capacity, ClearingAccount, ClientId, ExecType, ExecutingTrader, ExecutionReportFields,
     InvestmentDecisionMaker, MassCancelResponse, Message, MifidFlags, NewOrderFields, NewQuote,

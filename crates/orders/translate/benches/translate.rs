@@ -19,13 +19,13 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use reports::{Bytes, execution, written};
+use tapeworks_fix_wire::order_entry::{
+    HandlInst, NewOrderSingleFields, OrdType, OrderCapacity, Side, TimeInForce,
+};
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{
     ClientSettings, Instrument, Millennium, MillenniumSettings, Reference, RiskLimits, Settings, TopOfBook,
     Translator,
-};
-use tapeworks_wire::fix::order_entry::{
-    HandlInst, NewOrderSingleFields, OrdType, OrderCapacity, Side, TimeInForce,
 };
 use tapeworks_wire::millennium::native::ExecType;
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};

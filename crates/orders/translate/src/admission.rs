@@ -4,12 +4,12 @@
 //! request that the translator encodes for the venue, or a refusal. With the kill switch on, only cancels pass; without a
 //! connection, only status requests.
 
-use tapeworks_wire::Ascii;
-use tapeworks_wire::fix::order_entry::{
+use tapeworks_fix_wire::order_entry::{
     MassCancelRequestType, MassQuote, NewOrderSingle, OrdType, OrderCancelReplaceRequest, OrderCancelRequest,
     OrderMassCancelRequest, OrderStatusRequest, Quote as QuoteView, QuoteCancel, Side,
 };
-use tapeworks_wire::fix::{IgnoredTags, LastTimestamp, Parsed, tag};
+use tapeworks_fix_wire::{IgnoredTags, LastTimestamp, Parsed, tag};
+use tapeworks_wire::Ascii;
 
 use crate::dispatched::order_machine;
 use crate::ids::{ClOrdId, ClientIndex, InstrumentIndex, VenueOrderId};

@@ -3,12 +3,12 @@
 //! A reply borrows its texts; the session writes it after its header ([`Reply::write`]). In FIX 4.2, fills are ExecType 1 and 2,
 //! and cancelled and corrected trades are ExecTransType (20) 1 and 2.
 
-use tapeworks_wire::fix::order_entry::{
+use tapeworks_fix_wire::order_entry::{
     BusinessMessageRejectFields, ExecTransType, ExecType, ExecutionReportFields,
     MassQuoteAcknowledgementFields, OrdStatus, OrdType, OrderCancelRejectFields, OrderMassCancelReportFields,
     QuoteStatusReportFields, RejectFields,
 };
-use tapeworks_wire::fix::{Writer, write_date, write_unsigned};
+use tapeworks_fix_wire::{Writer, write_date, write_unsigned};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 
 use crate::ids::{ClOrdId, ExecutionId};

@@ -74,7 +74,7 @@ impl VenueName {
     /// Returns the name as a number; `None`: it is not a number.
     #[must_use]
     pub fn number(&self) -> Option<u32> {
-        let number = tapeworks_wire::fix::read_unsigned(self.0.trimmed()).ok()?;
+        let number = tapeworks_fix_wire::read_unsigned(self.0.trimmed()).ok()?;
         u32::try_from(number).ok()
     }
 }

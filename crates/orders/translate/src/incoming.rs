@@ -4,11 +4,11 @@
 //! order whose view has seen only mapped fields is not walked. A client's settings may name tags to ignore, which the translator
 //! counts.
 
-use tapeworks_wire::fix::order_entry::{
+use tapeworks_fix_wire::order_entry::{
     HandlInst, MassQuote, NewOrderSingle, OrdType, OrderCancelReplaceRequest, OrderCapacity, Party,
     QuoteEntry, Side, TimeInForce,
 };
-use tapeworks_wire::fix::{Entries, FieldSet, IgnoredTags, Parsed, tag};
+use tapeworks_fix_wire::{Entries, FieldSet, IgnoredTags, Parsed, tag};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 
 use crate::ids::{InstrumentIndex, VenueName};
@@ -363,8 +363,8 @@ pub(crate) fn entries_of<'a>(view: &MassQuote<'a>) -> impl Iterator<Item = Quote
 
 #[cfg(test)]
 mod tests {
-    use tapeworks_wire::fix::order_entry::{HeaderFields, NewOrderSingleFields, PartyFields};
-    use tapeworks_wire::fix::{Parts, Writer};
+    use tapeworks_fix_wire::order_entry::{HeaderFields, NewOrderSingleFields, PartyFields};
+    use tapeworks_fix_wire::{Parts, Writer};
 
     use super::*;
     use crate::mapping::OF_NEW;

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use tapeworks_wire::fix::order_entry::OrdStatus;
+use tapeworks_fix_wire::order_entry::OrdStatus;
 
 use crate::ids::{ClOrdId, ClientIndex, InstrumentIndex, VenueName, VenueOrderId};
 use crate::index::{Hash, Index};

@@ -14,8 +14,8 @@
 //! [`mapping`](crate::mapping) has every field. The reports' Exec Types 0, 4, 5, 8, 9, C, D, F and H are the kinds of
 //! [`ExecutionKind`](crate::ExecutionKind). Cost: a message is written field by field into the caller's buffer, and read in place.
 
-use tapeworks_wire::fix::order_entry::{OrdType, OrderCapacity, Side as FixSide, TimeInForce};
-use tapeworks_wire::fix::tag;
+use tapeworks_fix_wire::order_entry::{OrdType, OrderCapacity, Side as FixSide, TimeInForce};
+use tapeworks_fix_wire::tag;
 use tapeworks_wire::millennium::native::{
     Anonymity, AutoCancel, BusinessReject, Capacity, ClearingAccount, ClientId, ExecType, ExecutingTrader,
     ExecutionReport, InvestmentDecisionMaker, MassCancelOrderSubType, MassCancelRequestType,

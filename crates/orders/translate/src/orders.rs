@@ -6,7 +6,7 @@
 //! CumQty and the value of all fills are exact integers; AvgPx is rounded half to even at the eighth decimal. Cost: a
 //! dispatch and some additions; AvgPx costs a division.
 
-use tapeworks_wire::fix::order_entry::{ExecType, OrdStatus};
+use tapeworks_fix_wire::order_entry::{ExecType, OrdStatus};
 
 use crate::dispatched::order_machine;
 use crate::ids::{ClOrdId, ClientIndex, InstrumentIndex, VenueOrderId};
@@ -287,7 +287,7 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tapeworks_wire::fix::order_entry::{OrdType, Side, TimeInForce};
+    use tapeworks_fix_wire::order_entry::{OrdType, Side, TimeInForce};
 
     use super::*;
     use crate::report::{ExecutionKind, Numbered};

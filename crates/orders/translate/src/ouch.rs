@@ -16,8 +16,8 @@
 //! quantity, and broken trades only state their match number: the translator knows both. Accounts, parties, quotes and mass cancels
 //! are not mapped: instead of a mass cancel, the translator cancels each order. [`mapping`](crate::mapping) has every field.
 
-use tapeworks_wire::fix::order_entry::{OrdType, OrderCapacity, Side as FixSide, TimeInForce as FixTif};
-use tapeworks_wire::fix::tag;
+use tapeworks_fix_wire::order_entry::{OrdType, OrderCapacity, Side as FixSide, TimeInForce as FixTif};
+use tapeworks_fix_wire::tag;
 use tapeworks_wire::nasdaq::ouch50::appendage::{OptionalField, write_all};
 use tapeworks_wire::nasdaq::ouch50::inbound::{
     self, CancelOrderFields, Capacity, CrossType, Display, EnterOrderFields, InterMarketSweepEligibility,

@@ -152,7 +152,7 @@ impl Reference {
     pub fn short_code(&self, party: &[u8]) -> Option<u32> {
         match Ascii::padded(party).and_then(|id| self.by_party(&id)) {
             Some(place) => self.parties.get(place as usize).map(|(_, code)| *code),
-            None => tapeworks_wire::fix::read_unsigned(party).ok().and_then(|code| u32::try_from(code).ok()),
+            None => tapeworks_fix_wire::read_unsigned(party).ok().and_then(|code| u32::try_from(code).ok()),
         }
     }
 

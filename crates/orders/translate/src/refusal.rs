@@ -1,6 +1,6 @@
 //! Why a client's message is not sent to the venue, and the reject for the client.
 
-use tapeworks_wire::fix::ReadError;
+use tapeworks_fix_wire::ReadError;
 
 use crate::risk::Breach;
 use crate::venue::Unmapped;

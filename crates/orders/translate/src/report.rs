@@ -1,6 +1,6 @@
 //! Reports from a venue: plain values between the two sides, as decoded by [`Venue::read`](crate::Venue::read).
 
-use tapeworks_wire::fix::order_entry::Side;
+use tapeworks_fix_wire::order_entry::Side;
 
 use crate::ids::{ExecutionId, VenueName, VenueOrderId};
 

@@ -2,8 +2,8 @@
 //!
 //! Prices are in 1e-8, quantities are whole numbers. A venue's table maps them, and refuses fields that it has no counterpart for.
 
+use tapeworks_fix_wire::order_entry::{OrdType, OrderCapacity, Side, TimeInForce};
 use tapeworks_wire::Ascii;
-use tapeworks_wire::fix::order_entry::{OrdType, OrderCapacity, Side, TimeInForce};
 
 use crate::ids::{VenueName, VenueOrderId};
 

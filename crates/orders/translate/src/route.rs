@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-use tapeworks_session::fix::ROUTING;
-use tapeworks_wire::fix::{Parsed, SOH, Writer};
+use tapeworks_fix_wire::{Parsed, SOH, Writer};
+use tapeworks_order_session::fix::ROUTING;
 
 use crate::ids::ClientIndex;
 use crate::refusal::Refusal;

@@ -1,6 +1,6 @@
 //! The settings of a translator.
 
-use tapeworks_wire::fix::IgnoredTags;
+use tapeworks_fix_wire::IgnoredTags;
 
 use crate::risk::RiskLimits;
 

@@ -1,6 +1,6 @@
 //! Short texts assembled without allocation: reasons of rejects, ExecIDs.
 
-use tapeworks_wire::fix::write_unsigned;
+use tapeworks_fix_wire::write_unsigned;
 
 /// Maximum length in bytes.
 const MOST_BYTES: usize = 96;

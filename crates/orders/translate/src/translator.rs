@@ -10,14 +10,14 @@ mod warming;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tapeworks_planted::planted;
-use tapeworks_wire::Ascii;
-use tapeworks_wire::fix::order_entry::{
+use tapeworks_fix_wire::order_entry::{
     BusinessMessageRejectFields, CxlRejResponseTo, ExecType, ExecutionReportFields, MassCancelRequestType,
     MassCancelResponse, MassQuoteAcknowledgementFields, NewOrderSingle, OrdStatus, OrderCancelRejectFields,
     OrderMassCancelReportFields, OrderMassCancelRequest, OrderStatusRequest, RejectFields, Side,
 };
-use tapeworks_wire::fix::{LastTimestamp, Parsed, Parts, read_unsigned, tag};
+use tapeworks_fix_wire::{LastTimestamp, Parsed, Parts, read_unsigned, tag};
+use tapeworks_planted::planted;
+use tapeworks_wire::Ascii;
 use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
 
 use self::doubts::Incomplete;

@@ -2,11 +2,11 @@
 //!
 //! A reply is made for the version of the order's client. A copy of it may go to a client with another version.
 
-use tapeworks_wire::fix::order_entry::{
+use tapeworks_fix_wire::order_entry::{
     ExecTransType, ExecType, ExecutionReportFields, MassQuoteAcknowledgementFields,
     OrderMassCancelReportFields, QuoteStatusReportFields,
 };
-use tapeworks_wire::fix::{Writer, tag};
+use tapeworks_fix_wire::{Writer, tag};
 
 use crate::fix_side::{Body, Reply, exec_type_of};
 use crate::route::Route;

@@ -3,8 +3,8 @@
 //! Without them, a rare order finds the path cold: since the previous order, the code and the table entries that it touches have
 //! left the caches.
 
-use tapeworks_wire::fix::Writer;
-use tapeworks_wire::fix::order_entry::{HeaderFields, NewOrderSingleFields, OrdType, Side};
+use tapeworks_fix_wire::Writer;
+use tapeworks_fix_wire::order_entry::{HeaderFields, NewOrderSingleFields, OrdType, Side};
 use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
 
 use crate::admission::Admission;

@@ -7,9 +7,9 @@ mod traders;
 
 use std::collections::BTreeSet;
 
+use tapeworks_fix_wire::order_entry::{NewOrderSingleFields, Side, TimeInForce};
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{ClientSettings, Doubt, Millennium, Settings, Translator};
-use tapeworks_wire::fix::order_entry::{NewOrderSingleFields, Side, TimeInForce};
 use tapeworks_wire::millennium::native::{ExecType, ExecutionReport, Side as NativeSide, message_length};
 use tapeworks_wire::{Ascii, NanosecondsSinceEpoch};
 use traders::{CAPACITY, E8, Kept, START_NS, World, cancel, fields, limit, new, open, replace, text};

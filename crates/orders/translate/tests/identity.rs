@@ -5,14 +5,14 @@
 #[allow(dead_code, reason = "each test file uses its part")]
 mod traders;
 
-use tapeworks_session::fix::ROUTING;
+use tapeworks_fix_wire::order_entry::{
+    MassCancelRequestType, NewOrderSingleFields, OrderMassCancelRequestFields, OrderStatusRequestFields, Side,
+};
+use tapeworks_fix_wire::{Fields, Writer, message_type};
+use tapeworks_order_session::fix::ROUTING;
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{ClientSettings, MillenniumSettings, Naming, Venue};
 use tapeworks_wire::NanosecondsSinceEpoch;
-use tapeworks_wire::fix::order_entry::{
-    MassCancelRequestType, NewOrderSingleFields, OrderMassCancelRequestFields, OrderStatusRequestFields, Side,
-};
-use tapeworks_wire::fix::{Fields, Writer, message_type};
 use traders::{
     CAPACITY, E8, Kept, SECOND_NS, START_NS, World, cancel, fields, id, limit, message, new, open, quote,
     replace, text,

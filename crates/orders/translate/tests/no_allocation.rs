@@ -5,13 +5,13 @@
 mod reports;
 
 use reports::{Bytes, execution, written};
+use tapeworks_fix_wire::order_entry::{NewOrderSingleFields, OrdType, OrderCancelRequestFields, Side};
 use tapeworks_ring::counting::{CountingAllocator, allocations};
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{
     ClientSettings, Instrument, Millennium, MillenniumSettings, Reference, RiskLimits, Settings, Translator,
 };
 use tapeworks_wire::Ascii;
-use tapeworks_wire::fix::order_entry::{NewOrderSingleFields, OrdType, OrderCancelRequestFields, Side};
 use tapeworks_wire::millennium::native::ExecType;
 use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
 

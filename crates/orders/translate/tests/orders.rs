@@ -4,17 +4,17 @@
 
 mod traders;
 
+use tapeworks_fix_wire::Writer;
+use tapeworks_fix_wire::order_entry::{
+    HeaderFields, MassCancelRequestType, NewOrderSingleFields, OrdType, OrderCancelReplaceRequestFields,
+    OrderCapacity, OrderMassCancelRequestFields, OrderStatusRequestFields, PartyFields, Side, TimeInForce,
+};
 use tapeworks_matching::SymbolIndex;
 use tapeworks_matching::orders::PartitionHalt;
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{
     ClientSettings, ExchangeToClientState, FixVersion, MillenniumSettings, Naming, RejectReason, RiskLimits,
     Settings, TopOfBook,
-};
-use tapeworks_wire::fix::Writer;
-use tapeworks_wire::fix::order_entry::{
-    HeaderFields, MassCancelRequestType, NewOrderSingleFields, OrdType, OrderCancelReplaceRequestFields,
-    OrderCapacity, OrderMassCancelRequestFields, OrderStatusRequestFields, PartyFields, Side, TimeInForce,
 };
 use tapeworks_wire::millennium::native::{
     Capacity, ClientId, ExecutingTrader, InvestmentDecisionMaker, Message, NewOrderFields, OrderType,
@@ -28,11 +28,11 @@ use traders::{
 
 /// The translator with the table of OUCH, and its refusals.
 mod ouch {
-    use tapeworks_translate::{ClientSettings, Ouch, OuchSettings, RiskLimits, Translator};
-    use tapeworks_wire::fix::order_entry::{
+    use tapeworks_fix_wire::order_entry::{
         MassCancelRequestType, NewOrderSingleFields, OrdType, OrderCapacity, OrderMassCancelRequestFields,
         Side, TimeInForce,
     };
+    use tapeworks_translate::{ClientSettings, Ouch, OuchSettings, RiskLimits, Translator};
     use tapeworks_wire::nasdaq::ouch50::appendage::{OptionalField, OptionalFields};
     use tapeworks_wire::nasdaq::ouch50::inbound::{self, Capacity, Display, Message};
     use tapeworks_wire::nasdaq::ouch50::outbound::{

@@ -8,12 +8,12 @@ mod traders;
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use tapeworks_fix_wire::order_entry::{
+    MassCancelRequestType, NewOrderSingleFields, OrderMassCancelRequestFields, Side, TimeInForce,
+};
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{ClientSettings, ExchangeToClientState, Naming, RiskLimits, Settings, Venue};
 use tapeworks_wire::NanosecondsSinceEpoch;
-use tapeworks_wire::fix::order_entry::{
-    MassCancelRequestType, NewOrderSingleFields, OrderMassCancelRequestFields, Side, TimeInForce,
-};
 use tapeworks_wire::millennium::native;
 use tapeworks_wire::nasdaq::ouch50::inbound;
 use traders::{

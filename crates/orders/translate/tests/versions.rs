@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use tapeworks_translate::{Body, FixVersion, Reply};
-use tapeworks_wire::Decimal;
-use tapeworks_wire::fix::order_entry::{
+use tapeworks_fix_wire::order_entry::{
     CxlRejResponseTo, ExecTransType, ExecType, ExecutionReportFields, MassCancelRequestType,
     MassCancelResponse, MassQuoteAcknowledgementFields, OrdStatus, OrderCancelRejectFields, OrderCapacity,
     OrderMassCancelReportFields, QuoteStatusReportFields, Side,
 };
-use tapeworks_wire::fix::{Fields, Writer};
+use tapeworks_fix_wire::{Fields, Writer};
+use tapeworks_translate::{Body, FixVersion, Reply};
+use tapeworks_wire::Decimal;
 
 const ALL: [FixVersion; 3] = [FixVersion::Fix42, FixVersion::Fix44, FixVersion::Fix50Sp2];
 

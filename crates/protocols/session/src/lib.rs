@@ -2,13 +2,11 @@
 
 mod block_queue;
 mod cta_block;
-pub mod fix;
 mod iex_tp;
-mod login;
+pub mod login;
 mod memoir;
 mod moldudp64;
-pub mod native;
-mod outgoing;
+pub mod outgoing;
 mod pillar;
 mod protocols;
 pub mod requests;

@@ -9,16 +9,16 @@ use tapeworks_wire::{Ascii, AsciiNumber};
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// How long a client may take to log in, in nanoseconds.
-pub(crate) const LOGIN_TIMEOUT_NS: u64 = 10 * SECOND_NS;
+pub const LOGIN_TIMEOUT_NS: u64 = 10 * SECOND_NS;
 
 /// How long a client may read nothing, in nanoseconds: the limit of SoupBinTCP itself.
-pub(crate) const STALL_TIMEOUT_NS: u64 = 15 * SECOND_NS;
+pub const STALL_TIMEOUT_NS: u64 = 15 * SECOND_NS;
 
 /// A heartbeat is sent after this long without another packet, in nanoseconds.
-pub(crate) const HEARTBEAT_NS: u64 = SECOND_NS;
+pub const HEARTBEAT_NS: u64 = SECOND_NS;
 
 /// The longest packet that a client may send, in bytes including its length field: a login has 49.
-pub(crate) const LONGEST_PACKET_BYTES: usize = 256;
+pub const LONGEST_PACKET_BYTES: usize = 256;
 
 /// Who may log in. The space for user and password depends on the protocol
 /// ([`SnapshotProtocol::user_characters`](crate::snapshot::SnapshotProtocol::user_characters)).
@@ -47,18 +47,18 @@ impl Credentials {
 }
 
 /// Returns whether a login has the required credentials. If none are required, any client may log in.
-pub(crate) fn is_known(wanted: Option<&Credentials>, user: &[u8], password: &[u8]) -> bool {
+pub fn is_known(wanted: Option<&Credentials>, user: &[u8], password: &[u8]) -> bool {
     wanted.is_none_or(|wanted| wanted.admit(user, password))
 }
 
 /// Returns whether a client requested the running session, by name or with a blank name.
-pub(crate) fn is_session(requested: &[u8; 10], running: &[u8; 10]) -> bool {
+pub fn is_session(requested: &[u8; 10], running: &[u8; 10]) -> bool {
     let is_blank = requested.iter().all(|byte| matches!(byte, b' ' | 0));
     is_blank || requested.trim_ascii() == running.trim_ascii()
 }
 
 /// Builds the acceptance of a login: the session, and the sequence number of the first message.
-pub(crate) fn accepted(session: [u8; 10], first: u64) -> [u8; LoginAccepted::LENGTH] {
+pub fn accepted(session: [u8; 10], first: u64) -> [u8; LoginAccepted::LENGTH] {
     let fields = LoginAcceptedFields {
         packet_length: (LoginAccepted::LENGTH - 2) as u16,
         session: Ascii(session),
@@ -69,34 +69,34 @@ pub(crate) fn accepted(session: [u8; 10], first: u64) -> [u8; LoginAccepted::LEN
 }
 
 /// Builds the rejection of a login.
-pub(crate) fn rejected(reason: RejectReasonCode) -> [u8; LoginRejected::LENGTH] {
+pub fn rejected(reason: RejectReasonCode) -> [u8; LoginRejected::LENGTH] {
     LoginRejectedFields { packet_length: 2, reject_reason_code: reason }.encode()
 }
 
 /// A side sent a packet longer than its limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct TooLong;
+pub struct TooLong;
 
 /// Splits one side's bytes into packets. Keeps the start of an incomplete packet, up to the longest allowed length.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct PacketReader {
+pub struct PacketReader {
     start: Vec<u8>,
     longest_bytes: usize,
 }
 
 impl PacketReader {
     /// Creates a reader for a client, whose packets have at most [`LONGEST_PACKET_BYTES`].
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self::with_longest(LONGEST_PACKET_BYTES)
     }
 
     /// Creates a reader for a side whose longest packet has this many bytes, including its length field.
-    pub(crate) const fn with_longest(longest_bytes: usize) -> Self {
+    pub const fn with_longest(longest_bytes: usize) -> Self {
         Self { start: Vec::new(), longest_bytes }
     }
 
     /// Reads bytes split at any point and passes each complete packet to `each`.
-    pub(crate) fn read(&mut self, bytes: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), TooLong> {
+    pub fn read(&mut self, bytes: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), TooLong> {
         self.start.extend_from_slice(bytes);
         let mut packets = Packets::new(&self.start);
         packets.by_ref().filter_map(Result::ok).for_each(&mut each);
@@ -123,7 +123,6 @@ impl PacketReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::native::ClientSettings;
     use crate::requests::RequestLogin;
     use crate::snapshot::SnapshotLogin;
 
@@ -160,14 +159,9 @@ mod tests {
     #[test]
     fn logins_that_are_printed_for_debugging_show_no_password() {
         let (user, password) = ("me".to_owned(), "secret".to_owned());
-        let new_password = Some("secret too".to_owned());
         let printed = [
             format!("{:?}", Credentials { user: user.clone(), password: password.clone() }),
-            format!(
-                "{:?}",
-                SnapshotLogin { user: user.clone(), password: password.clone(), ..Default::default() }
-            ),
-            format!("{:?}", ClientSettings { user, password, new_password, ..Default::default() }),
+            format!("{:?}", SnapshotLogin { user, password, ..Default::default() }),
             format!("{:?}", RequestLogin::grp("1", "me", "secret")),
             format!("{:?}", RequestLogin::mitch("me", "secret")),
             format!("{:?}", RequestLogin::memx("me", "secret")),

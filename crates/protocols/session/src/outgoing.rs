@@ -7,19 +7,19 @@ const COMPACTED_BYTES: usize = 16 << 10;
 
 /// A send buffer. The caller bounds its size with [`Outgoing::unsent_bytes`].
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Outgoing {
+pub struct Outgoing {
     bytes: Vec<u8>,
     sent: usize,
 }
 
 impl Outgoing {
     /// Creates an empty buffer with this capacity.
-    pub(crate) fn with_capacity(bytes: usize) -> Self {
+    pub fn with_capacity(bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), sent: 0 }
     }
 
     /// Appends bytes.
-    pub(crate) fn put(&mut self, bytes: &[u8]) {
+    pub fn put(&mut self, bytes: &[u8]) {
         if self.sent >= COMPACTED_BYTES && self.sent >= self.bytes.len() / 2 {
             self.bytes.drain(..self.sent);
             self.sent = 0;
@@ -28,17 +28,17 @@ impl Outgoing {
     }
 
     /// Returns the bytes to send next.
-    pub(crate) fn unsent(&self) -> &[u8] {
+    pub fn unsent(&self) -> &[u8] {
         self.bytes.get(self.sent..).unwrap_or_default()
     }
 
     /// Returns the number of bytes to send.
-    pub(crate) const fn unsent_bytes(&self) -> usize {
+    pub const fn unsent_bytes(&self) -> usize {
         self.bytes.len() - self.sent
     }
 
     /// Records that this many bytes were sent.
-    pub(crate) fn sent(&mut self, bytes: usize) {
+    pub fn sent(&mut self, bytes: usize) {
         self.sent = self.bytes.len().min(self.sent + bytes);
         if self.sent == self.bytes.len() {
             self.clear();
@@ -46,7 +46,7 @@ impl Outgoing {
     }
 
     /// Discards the unsent bytes.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.bytes.clear();
         self.sent = 0;
     }

@@ -5,16 +5,7 @@
 //! the [`Sequence`], which also keeps them for retransmission. A client whose next message is no longer kept is too
 //! slow and is disconnected.
 //!
-//! For orders, [`SoupAcceptor`] is the server's end of a user's session, with its connections, and [`SoupInitiator`] the client's end.
-
-mod acceptor;
-mod initiator;
-
-pub use acceptor::SoupAcceptor;
-pub use initiator::{
-    CredentialsTooLong, SoupEvent, SoupInitiator, SoupInitiatorCounters, SoupInitiatorEnd,
-    SoupInitiatorSettings, SoupPlace, SoupSendError,
-};
+//! `tapeworks-order-session` has the order sessions over SoupBinTCP, at both ends.
 
 use std::fmt;
 

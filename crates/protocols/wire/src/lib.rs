@@ -66,7 +66,6 @@ mod appendages;
 pub mod cboe;
 pub mod cta;
 mod error;
-pub mod fix;
 pub mod framing;
 mod group;
 pub mod iex;
@@ -101,7 +100,7 @@ pub use appendages::appendages;
 pub use error::{DecodeError, EncodeError, TagNumber};
 pub use group::{Group, GroupEntries, GroupEntry};
 pub use registry::{Carrier, Protocol, Role, StreamFraming, Transport, protocol_by_name, protocols};
-pub use tapeworks_wire_macros::{fix, protocol};
+pub use tapeworks_wire_macros::protocol;
 pub use value::{
     Ascii, AsciiNumber, Decimal, Nanoseconds, NanosecondsSinceEpoch, NanosecondsSinceMidnight, RawPrice,
     SecondsSinceEpoch, SecondsSinceMidnight,

@@ -111,7 +111,7 @@ pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
 }
 
 /// Writes bytes as text; bytes that are not printable ASCII become `\xNN`.
-pub(crate) fn write_text(out: &mut dyn fmt::Write, bytes: &[u8]) -> fmt::Result {
+pub fn write_text(out: &mut dyn fmt::Write, bytes: &[u8]) -> fmt::Result {
     for byte in bytes {
         match byte {
             b'\\' => out.write_str("\\\\")?,

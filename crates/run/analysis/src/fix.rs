@@ -12,13 +12,13 @@ use std::net::SocketAddr;
 use tapeworks_capture::source::ByteSource;
 use tapeworks_feed::ChannelIdentity;
 use tapeworks_feed::walk::streams::{FIX_START, LONGEST_FIX_BYTES};
-use tapeworks_market::Symbol;
-use tapeworks_time::Nanos;
-use tapeworks_wire::fix::order_entry::SCHEMA;
-use tapeworks_wire::fix::{
+use tapeworks_fix_wire::order_entry::SCHEMA;
+use tapeworks_fix_wire::{
     Fields, FixKind, FixSchema, Framing, Garbled, SOH, field, message_type, next_message, read_timestamp,
     read_unsigned,
 };
+use tapeworks_market::Symbol;
+use tapeworks_time::Nanos;
 
 /// The longest message, and the longest line of a log, in bytes.
 pub const LONGEST_BYTES: usize = LONGEST_FIX_BYTES;

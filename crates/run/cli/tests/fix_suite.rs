@@ -159,8 +159,8 @@ fn every_definition_of_quickfix_passes() {
 
 /// Dictionaries that need no files, from the declared messages of the gateway.
 fn declared() -> Dictionaries {
-    let schema = tapeworks_wire::fix::order_entry::SCHEMA;
-    let declared = Arc::new(tapeworks_session::fix::Dictionary::from_schema(&schema));
+    let schema = tapeworks_fix_wire::order_entry::SCHEMA;
+    let declared = Arc::new(tapeworks_order_session::fix::Dictionary::from_schema(&schema));
     Dictionaries { fix42: declared.clone(), fix44: declared.clone(), fix50sp2: declared }
 }
 

@@ -928,6 +928,6 @@ fn the_example_of_a_gateway_names_the_reject_codes_of_the_simulated_exchange() {
         code::NOT_SUPPORTED,
         code::BY_FAULT,
     ];
-    let throttled = tapeworks_session::native::reject_code::THROTTLED;
+    let throttled = tapeworks_order_session::native::reject_code::THROTTLED;
     assert_eq!(named, [&[throttled], &orders[..]].concat());
 }

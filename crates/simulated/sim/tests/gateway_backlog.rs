@@ -11,22 +11,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tapeworks_fix_wire::{field, message_type};
 use tapeworks_gateway::client::FixClient;
 use tapeworks_gateway::config::{AnyParts, Config as GatewayConfig};
 use tapeworks_gateway::order_line::{OrderBook, OrderLine};
 use tapeworks_gateway::{Gateway, Notice, Opened, open};
 use tapeworks_matching::orders::Instrument;
+use tapeworks_order_session::fix::{Role, Settings};
+use tapeworks_order_session::native::User;
 use tapeworks_runtime::refusals::OnRefusal;
 use tapeworks_runtime::world::World;
-use tapeworks_session::fix::{Role, Settings};
-use tapeworks_session::native::User;
 use tapeworks_sim::{
     RunOptions, Schedule, Simulated, TcpFaults, add_host, has_ended, now_ns, panic_of, run, set_tcp, start,
 };
 use tapeworks_venues::orders::OrderVenues;
 use tapeworks_venues::{Config, OrderVenue};
 use tapeworks_wire::Ascii;
-use tapeworks_wire::fix::{field, message_type};
 use tapeworks_wire::millennium::variant::{LSE, Variant};
 
 type W = Simulated;

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tapeworks_matching::orders::Instrument;
+use tapeworks_order_session::native::{Channel, Client, ClientSettings, Event, User};
 use tapeworks_runtime::world::{BlockingStream as _, World};
-use tapeworks_session::native::{Channel, Client, ClientSettings, Event, User};
 use tapeworks_sim::{
     Ended, ProcessId, RunOptions, Schedule, Simulated, add_host, below, has_ended, kill, panic_of, power_off,
     power_on, run, start,

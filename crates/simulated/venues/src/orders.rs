@@ -15,11 +15,11 @@ use std::sync::atomic::Ordering;
 use mio::Interest;
 use tapeworks_generator::itch_line::{ItchLine, ItchLineOptions, Listed};
 use tapeworks_matching::orders::{Gate, LedgerEntry};
+use tapeworks_order_session::native::Channel;
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
 use tapeworks_runtime::world::{
     Listener as _, Poll as _, Source as _, System, ThreadHandle as _, Wake as _, World,
 };
-use tapeworks_session::native::Channel;
 use tapeworks_time::Nanos;
 use tapeworks_time::clock;
 

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use order_clients::{Native, Ouch, wait_until};
 use tapeworks_matching::orders::{Instrument, OuchUser};
+use tapeworks_order_session::native::User;
 use tapeworks_runtime::refusals::{OnRefusal, Refused};
 use tapeworks_session::Credentials;
-use tapeworks_session::native::User;
 use tapeworks_venues::orders::OrderVenues;
 use tapeworks_venues::{Config, OrderVenue, StoreSetting, VenuesError};
 use tapeworks_wire::Ascii;

@@ -10,8 +10,8 @@
 use std::collections::HashMap;
 
 use tapeworks_capture::tcp::{Flow, Limits, Reassembler, StreamEvent};
+use tapeworks_fix_wire::{Framing, Garbled, next_message};
 use tapeworks_time::Nanos;
-use tapeworks_wire::fix::{Framing, Garbled, next_message};
 use tapeworks_wire::nasdaq::soupbintcp;
 
 use crate::captured::{Packet, Place};

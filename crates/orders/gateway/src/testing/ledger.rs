@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tapeworks_fix_wire::read_decimal;
 use tapeworks_runtime::world::World;
-use tapeworks_wire::fix::read_decimal;
 
 use super::{Received, Trader};
 

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use tapeworks_session::native::{Input, UserId};
+use tapeworks_order_session::native::{Input, UserId};
 use tapeworks_wire::millennium::native::{
     ExecType, ExecutionReport, ExecutionReportFields, Message, OrderStatus, Side,
 };

@@ -1,9 +1,9 @@
 //! A simulated exchange with real clients: native users and OUCH users, whose bytes are carried whole or in pieces.
 
 use tapeworks_matching::orders::{Connection, Gate, Instrument, OrderExchange, OrderOptions, OuchUser};
+use tapeworks_order_session::native::{Channel, Client, ClientSettings, Event, ServerSettings, User};
+use tapeworks_order_session::soupbintcp::{SoupEvent, SoupInitiator, SoupInitiatorSettings, SoupPlace};
 use tapeworks_session::Credentials;
-use tapeworks_session::native::{Channel, Client, ClientSettings, Event, ServerSettings, User};
-use tapeworks_session::soupbintcp::{SoupEvent, SoupInitiator, SoupInitiatorSettings, SoupPlace};
 use tapeworks_wire::millennium::native::{
     Anonymity, AutoCancel, Capacity, ClearingAccount, ClientId, ExecutingTrader, ExecutionReportFields,
     InvestmentDecisionMaker, MassCancelOrderSubType, MassCancelRequestType, Message, MifidFlags, NewOrder,

@@ -2,7 +2,7 @@
 
 use core::fmt::Write as _;
 
-use tapeworks_wire::fix::order_entry;
+use tapeworks_fix_wire::order_entry;
 
 use super::{
     CANCEL, CANCEL_REJECT, Counterpart, EXECUTION_REPORT, MASS_CANCEL, MASS_CANCEL_REPORT, MASS_QUOTE,

@@ -3,8 +3,8 @@
 //! A repeated report has no effect. An in-doubt report is applied if its order is certain; the client gets the reason in Text (58),
 //! and the host is notified. Cost: a few comparisons for each report, and for fills and changes the cost of [`crate::reported`].
 
+use tapeworks_fix_wire::order_entry::{ExecType, ExecutionReportFields, OrdType, Side};
 use tapeworks_wire::NanosecondsSinceEpoch;
-use tapeworks_wire::fix::order_entry::{ExecType, ExecutionReportFields, OrdType, Side};
 
 use super::Translator;
 use crate::fix_side::{Body, ExecId, Reply, exec_type_of, of_order};

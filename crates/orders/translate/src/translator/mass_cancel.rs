@@ -1,7 +1,7 @@
 //! Mass cancels: sent to the venue, or as a cancel of each order and each side of a quote.
 
+use tapeworks_fix_wire::order_entry::{OrderMassCancelReportFields, OrderMassCancelRequest};
 use tapeworks_wire::NanosecondsSinceEpoch;
-use tapeworks_wire::fix::order_entry::{OrderMassCancelReportFields, OrderMassCancelRequest};
 
 use super::{Translator, response_of};
 use crate::admission::{Incoming, Scope};

@@ -3,11 +3,11 @@
 //! The sides share the quote's name at the venue, so the side in a report shows which one it is about. Cost: as for two orders; the
 //! report of the quote itself needs one more lookup.
 
-use tapeworks_wire::NanosecondsSinceEpoch;
-use tapeworks_wire::fix::order_entry::{
+use tapeworks_fix_wire::order_entry::{
     MassQuote, MassQuoteAcknowledgementFields, QuoteStatusReportFields, Side,
 };
-use tapeworks_wire::fix::tag;
+use tapeworks_fix_wire::tag;
+use tapeworks_wire::NanosecondsSinceEpoch;
 
 use super::{Translator, reason_text};
 use crate::admission::{Incoming, MOST_ENTRIES};

@@ -1,6 +1,6 @@
 //! Keeps the path of an order in the caches with dummy orders.
 
-use tapeworks_wire::fix::order_entry::ExecType;
+use tapeworks_fix_wire::order_entry::ExecType;
 
 use super::Translator;
 use crate::admission::{ClientToExchangeState, Decision, Incoming};

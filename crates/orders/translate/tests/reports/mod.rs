@@ -1,9 +1,9 @@
 //! Messages in bytes, and an output that writes replies as a session does, without allocation.
 
+use tapeworks_fix_wire::order_entry::HeaderFields;
+use tapeworks_fix_wire::{LastSecond, PreparedFields, Writer};
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{Outputs, Reply, Report};
-use tapeworks_wire::fix::order_entry::HeaderFields;
-use tapeworks_wire::fix::{LastSecond, PreparedFields, Writer};
 use tapeworks_wire::millennium::native::{ExecType, ExecutionReport, message_length};
 use tapeworks_wire::{Ascii, NanosecondsSinceEpoch};
 

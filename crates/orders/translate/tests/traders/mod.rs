@@ -2,24 +2,24 @@
 
 use std::collections::BTreeMap;
 
+use tapeworks_fix_wire::order_entry::{
+    HeaderFields, MassQuoteFields, NewOrderSingleFields, OrdType, OrderCancelReplaceRequestFields,
+    OrderCancelRequestFields, QuoteCancelFields, QuoteEntryFields, QuoteFields, QuoteSetFields, Side,
+};
+use tapeworks_fix_wire::{Writer, field};
 use tapeworks_matching::orders::{
     Connection, Gate, Instrument as Traded, OrderExchange, OrderOptions, OuchUser,
 };
-use tapeworks_session::Credentials;
-use tapeworks_session::native::{
+use tapeworks_order_session::native::{
     Channel, Client, ClientSettings as NativeSettings, Event, ServerSettings, User,
 };
-use tapeworks_session::soupbintcp::{SoupEvent, SoupInitiator, SoupInitiatorSettings, SoupPlace};
+use tapeworks_order_session::soupbintcp::{SoupEvent, SoupInitiator, SoupInitiatorSettings, SoupPlace};
+use tapeworks_session::Credentials;
 use tapeworks_translate::ids::{ClOrdId, ClientIndex};
 use tapeworks_translate::{
     ClientSettings, Doubt, Execution, FixVersion, Instrument, Millennium, MillenniumSettings, Naming, Order,
     Ouch, OuchSettings, Outputs, Reference, Reply, Report, Settings, Translator, Venue,
 };
-use tapeworks_wire::fix::order_entry::{
-    HeaderFields, MassQuoteFields, NewOrderSingleFields, OrdType, OrderCancelReplaceRequestFields,
-    OrderCancelRequestFields, QuoteCancelFields, QuoteEntryFields, QuoteFields, QuoteSetFields, Side,
-};
-use tapeworks_wire::fix::{Writer, field};
 use tapeworks_wire::millennium::variant::{LSE, Variant};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 

@@ -1,8 +1,8 @@
-//! The `protocol!` and `fix!` macros of `tapeworks-wire`.
+//! The macros `protocol!` of `tapeworks-wire` and `fix!` of `tapeworks-fix-wire`.
 //!
 //! Each macro works in three passes, one file each: `declaration` parses the tokens into a tree, `check` validates the tree
 //! (every byte declared once, lengths, tags, names, types) and reports each error at the token that caused it, and `generate`
-//! writes the Rust code. `tapeworks_wire` documents the syntax next to the code that the expansion relies on.
+//! writes the Rust code. Those crates document the syntax next to the code that the expansions rely on.
 
 mod check;
 mod declaration;
@@ -24,7 +24,7 @@ pub fn protocol(input: TokenStream) -> TokenStream {
     }
 }
 
-/// Declares FIX messages. The module `fix` of `tapeworks_wire` describes the syntax.
+/// Declares FIX messages. The crate documentation of `tapeworks_fix_wire` describes the syntax.
 #[proc_macro]
 pub fn fix(input: TokenStream) -> TokenStream {
     let declaration = match syn::parse::<fix::Declaration>(input) {

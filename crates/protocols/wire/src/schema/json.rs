@@ -28,18 +28,22 @@ pub(crate) fn string_of_bytes(out: &mut String, bytes: &[u8]) {
 }
 
 /// Writes objects and arrays, with commas between their items.
-pub(crate) struct Writer {
+#[derive(Debug)]
+pub struct Writer {
     out: String,
     first: bool,
 }
 
 impl Writer {
-    pub(crate) const fn new() -> Self {
+    /// Creates a writer of an empty text.
+    #[must_use]
+    pub const fn new() -> Self {
         Self { out: String::new(), first: true }
     }
 
     /// Returns the text written so far.
-    pub(crate) fn finish(self) -> String {
+    #[must_use]
+    pub fn finish(self) -> String {
         self.out
     }
 
@@ -56,17 +60,20 @@ impl Writer {
         self.out.push(':');
     }
 
-    pub(crate) fn text(&mut self, name: &str, value: &str) {
+    /// Writes a member whose value is a string.
+    pub fn text(&mut self, name: &str, value: &str) {
         self.key(name);
         string(&mut self.out, value);
     }
 
-    pub(crate) fn plain(&mut self, name: &str, value: impl ToString) {
+    /// Writes a member whose value is a number, a boolean or null.
+    pub fn plain(&mut self, name: &str, value: impl ToString) {
         self.key(name);
         self.out.push_str(&value.to_string());
     }
 
-    pub(crate) fn list<T>(&mut self, name: &str, items: &[T], write: impl Fn(&mut Self, &T)) {
+    /// Writes a member whose value is an array with one object per item.
+    pub fn list<T>(&mut self, name: &str, items: &[T], write: impl Fn(&mut Self, &T)) {
         self.key(name);
         self.out.push('[');
         self.first = true;
@@ -78,7 +85,8 @@ impl Writer {
         self.first = false;
     }
 
-    pub(crate) fn object(&mut self, write: impl FnOnce(&mut Self)) {
+    /// Writes an object.
+    pub fn object(&mut self, write: impl FnOnce(&mut Self)) {
         self.out.push('{');
         self.first = true;
         write(self);

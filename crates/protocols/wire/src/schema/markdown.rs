@@ -18,7 +18,7 @@ fn raw(number: u64, text: bool, length: usize) -> String {
 }
 
 /// Escapes text for a table cell.
-pub(crate) fn cell(text: &str) -> String {
+pub fn cell(text: &str) -> String {
     text.replace('\n', " ").replace('|', "\\|")
 }
 

@@ -14,10 +14,14 @@ mod value;
 
 use core::fmt;
 
+#[doc(hidden)]
+pub use crate::value::write_text;
 pub use arbitrary::{SplitMix64, arbitrary};
-pub(crate) use json::Writer;
+#[doc(hidden)] // For the FIX schemas of `tapeworks-fix-wire`.
+pub use json::Writer;
 pub use json::json;
-pub(crate) use markdown::cell;
+#[doc(hidden)]
+pub use markdown::cell;
 pub use markdown::markdown;
 pub use value::{Decoded, FieldValue, Value};
 

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, SystemTime};
 
-use tapeworks_session::fix::{
+use tapeworks_fix_wire::{Framing, begin_string, field, next_message};
+use tapeworks_order_session::fix::{
     Application, Dictionary, End, Link, MemoryStore, Received, Role, Session, Settings, Store, Verdict,
 };
-use tapeworks_wire::fix::{Framing, begin_string, field, next_message};
 
 /// The most ClOrdIDs that a session remembers.
 const MOST_IDS: usize = 100_000;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use tapeworks_gateway::client::{ClientError, FixClient};
 use tapeworks_gateway::order_line::{FORMS, OrderBook, OrderLine};
+use tapeworks_order_session::fix::{HIGHEST_SEQUENCE, Role, Settings};
 use tapeworks_runtime::world::System;
-use tapeworks_session::fix::{HIGHEST_SEQUENCE, Role, Settings};
 
 use crate::commands::subscribe::resolve;
 use crate::ending::{Ending, Failure, Result};

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use tapeworks_wire::fix::{FixSchema, fix_schema_by_name, fix_schemas};
+use tapeworks_fix_wire::{FixSchema, fix_schema_by_name, fix_schemas};
 use tapeworks_wire::{Role, protocol_by_name, protocols, schema};
 
 use crate::ending::{Ending, Failure, Result};

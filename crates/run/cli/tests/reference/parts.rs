@@ -16,11 +16,11 @@ use clap::builder::StyledStr;
 use clap::{Arg, Command, CommandFactory as _};
 use tapeworks_capture::net::{HeaderError, Layer};
 use tapeworks_feed::{Contradiction, ProblemKind};
+use tapeworks_fix_wire::fix_schemas;
 use tapeworks_follow::sequence::Refusal;
 use tapeworks_market::event::Gap;
 use tapeworks_store::live::ErrorCode;
 use tapeworks_store::{Prices, Schema, Skip};
-use tapeworks_wire::fix::fix_schemas;
 use tapeworks_wire::framing::FramingError;
 use tapeworks_wire::{Ascii, DecodeError, Role, protocols};
 

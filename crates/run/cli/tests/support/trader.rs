@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use tapeworks_fix_wire::field;
 use tapeworks_gateway::client::FixClient;
 use tapeworks_gateway::order_line::{OrderBook, OrderLine};
+use tapeworks_order_session::fix::{Role, Settings};
 use tapeworks_runtime::world::System;
-use tapeworks_session::fix::{Role, Settings};
-use tapeworks_wire::fix::field;
 
 /// How long an answer may take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);

@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 use tapeworks_disk::Disk;
 use tapeworks_journal::{JournalError, JournalOptions, JournalReader, JournalWriter, LOST, Record};
 use tapeworks_matching::orders::{Connection, Gate, LedgerEntry, MarketEvent, OrderExchange, OrderOptions};
+use tapeworks_order_session::native::{Channel, ConnectionId, User};
 use tapeworks_planted::planted;
-use tapeworks_session::native::{Channel, ConnectionId, User};
 use tapeworks_session::transport::digits;
 
 use crate::error::StoreError;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tapeworks_matching::orders::{
     FaultCounters, LedgerEntry, LedgerEvent, OrderCounters, OrderOptions, OrderUser,
 };
-use tapeworks_session::native::ServerCounters;
+use tapeworks_order_session::native::ServerCounters;
 
 use super::shared::{Counters as ConnectionCounters, Progress};
 use crate::report::{Counters, VenueReport};

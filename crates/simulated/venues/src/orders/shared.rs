@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tapeworks_generator::live::LiveVenueReport;
 use tapeworks_matching::orders::{FaultCounters, LedgerEntry, OrderCounters, OrderExchange};
-use tapeworks_session::native::ServerCounters;
+use tapeworks_order_session::native::ServerCounters;
 
 /// Counters of an exchange's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -4,9 +4,9 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use tapeworks_order_session::native::{Channel, Client, ClientSettings, Event};
+use tapeworks_order_session::soupbintcp::{SoupEvent, SoupInitiator, SoupInitiatorSettings, SoupPlace};
 use tapeworks_session::Credentials;
-use tapeworks_session::native::{Channel, Client, ClientSettings, Event};
-use tapeworks_session::soupbintcp::{SoupEvent, SoupInitiator, SoupInitiatorSettings, SoupPlace};
 use tapeworks_wire::millennium::native::{ExecutionReportFields, Message};
 use tapeworks_wire::millennium::variant::LSE;
 

@@ -178,14 +178,14 @@ impl Slots {
 /// Returns the type in which a view stores a field.
 fn stored(field: &Field) -> TokenStream {
     match &field.field_type {
-        Type::Text => quote!(::tapeworks_wire::fix::Text),
-        Type::Data(_) => quote!(::tapeworks_wire::fix::Span),
+        Type::Text => quote!(::tapeworks_fix_wire::Text),
+        Type::Data(_) => quote!(::tapeworks_fix_wire::Span),
         Type::Character => quote!(u8),
         Type::Signed | Type::Decimal(_) => quote!(i64),
         Type::Unsigned | Type::Timestamp | Type::Time => quote!(u64),
         Type::Date => quote!(u32),
         Type::Flag => quote!(bool),
-        Type::Group(_) => quote!(::tapeworks_wire::fix::GroupSpan),
+        Type::Group(_) => quote!(::tapeworks_fix_wire::GroupSpan),
         Type::Named(name) => quote!(#name),
     }
 }
@@ -193,9 +193,9 @@ fn stored(field: &Field) -> TokenStream {
 /// Returns what a view stores for an absent field: all bits 0, never read.
 fn absent(declaration: &Declaration, field: &Field) -> TokenStream {
     match &field.field_type {
-        Type::Text => quote!(::tapeworks_wire::fix::Text::NONE),
-        Type::Data(_) => quote!(::tapeworks_wire::fix::Span::NONE),
-        Type::Group(_) => quote!(::tapeworks_wire::fix::GroupSpan::NONE),
+        Type::Text => quote!(::tapeworks_fix_wire::Text::NONE),
+        Type::Data(_) => quote!(::tapeworks_fix_wire::Span::NONE),
+        Type::Group(_) => quote!(::tapeworks_fix_wire::GroupSpan::NONE),
         Type::Flag => quote!(false),
         Type::Named(name) => {
             let first = declaration.enumeration(name).and_then(|item| item.variants.first());
@@ -227,7 +227,7 @@ fn public(field: &Field, declaration: &Declaration, is_plain: bool) -> TokenStre
                 declaration.group(entry).filter(|group| declaration.borrows(group)).map(|_| quote!(<'a>));
             quote!(&'a [#fields #lifetime])
         }
-        Type::Group(entry) => quote!(::tapeworks_wire::fix::Entries<'a, #entry<'a>>),
+        Type::Group(entry) => quote!(::tapeworks_fix_wire::Entries<'a, #entry<'a>>),
         Type::Named(name) => quote!(#name),
     }
 }
@@ -256,7 +256,7 @@ fn read(declaration: &Declaration, field: &Field) -> TokenStream {
         Type::Group(entry) => {
             let tag = Literal::u32_unsuffixed(field.tag);
             return quote! {
-                (at, view.#name) = ::tapeworks_wire::fix::read_group::<#entry<'a>>(at, last, #length, #tag)?;
+                (at, view.#name) = ::tapeworks_fix_wire::read_group::<#entry<'a>>(at, last, #length, #tag)?;
             };
         }
         Type::Named(enum_name) => return read_enum(declaration, field, enum_name),
@@ -287,7 +287,7 @@ fn read_enum(declaration: &Declaration, field: &Field, enum_name: &Ident) -> Tok
         let (raw, end) = at.unsigned(#length)?;
         view.#name = match u32::try_from(raw).ok().and_then(#enum_name::from_raw) {
             Some(value) => value,
-            None => return Err(at.invalid(::tapeworks_wire::fix::ValueError::NotListed)),
+            None => return Err(at.invalid(::tapeworks_fix_wire::ValueError::NotListed)),
         };
         at = at.behind(end);
     }
@@ -418,15 +418,15 @@ fn accessors(declaration: &Declaration, fields: &[Field], first_bit: usize, seen
             Type::Decimal(_) => quote!(::tapeworks_wire::Decimal(self.#name)),
             Type::Timestamp => quote!(::tapeworks_wire::NanosecondsSinceEpoch(self.#name)),
             Type::Time => quote!(::tapeworks_wire::NanosecondsSinceMidnight(self.#name)),
-            Type::Group(_) => quote!(::tapeworks_wire::fix::Entries::new(self.#name, self.message)),
+            Type::Group(_) => quote!(::tapeworks_fix_wire::Entries::new(self.#name, self.message)),
             _ => quote!(self.#name),
         };
         let doc = field_doc(field);
         // An absent group has no entries.
         let (result, body) = match (&field.field_type, field.is_required) {
             (Type::Group(_), _) => {
-                let none = quote!(::tapeworks_wire::fix::Entries::new(
-                    ::tapeworks_wire::fix::GroupSpan::NONE,
+                let none = quote!(::tapeworks_fix_wire::Entries::new(
+                    ::tapeworks_fix_wire::GroupSpan::NONE,
                     self.message
                 ));
                 (public, quote!(if self.#seen & #bit != 0 { #value } else { #none }))
@@ -459,7 +459,7 @@ fn group(declaration: &Declaration, item: &Structure) -> TokenStream {
     let tags: Vec<u32> = item.fields.iter().flat_map(tags_of).collect();
     let slots = Slots::find(&tags);
     let slot = slots.expression();
-    let twice = quote! { return Err(at.rejected(::tapeworks_wire::fix::RejectReason::TagTwice)); };
+    let twice = quote! { return Err(at.rejected(::tapeworks_fix_wire::RejectReason::TagTwice)); };
     let mut arms = arms(declaration, &item.fields, &slots, 0, &seen, &quote!(), &twice);
     // The first field starts the next entry.
     let delimiter = item.fields.first().map_or(0, |field| field.tag);
@@ -481,12 +481,12 @@ fn group(declaration: &Declaration, item: &Structure) -> TokenStream {
             #(#names: #types,)*
         }
 
-        impl<'a> ::tapeworks_wire::fix::Entry<'a> for #name<'a> {
+        impl<'a> ::tapeworks_fix_wire::Entry<'a> for #name<'a> {
             fn read_at(
-                at: ::tapeworks_wire::fix::Cursor<'a>,
-                last: &mut ::tapeworks_wire::fix::LastTimestamp,
+                at: ::tapeworks_fix_wire::Cursor<'a>,
+                last: &mut ::tapeworks_fix_wire::LastTimestamp,
                 count_tag: u32,
-            ) -> Result<(Self, ::tapeworks_wire::fix::Cursor<'a>), ::tapeworks_wire::fix::ReadError>
+            ) -> Result<(Self, ::tapeworks_fix_wire::Cursor<'a>), ::tapeworks_fix_wire::ReadError>
             {
                 let mut view = Self::absent(at.message());
                 let mut at = at;
@@ -494,7 +494,7 @@ fn group(declaration: &Declaration, item: &Structure) -> TokenStream {
                 if at.key() != #delimiter_key {
                     let members: &[u64] = &#members;
                     return Err(if members.contains(&at.key()) {
-                        at.rejected(::tapeworks_wire::fix::RejectReason::GroupOutOfOrder)
+                        at.rejected(::tapeworks_fix_wire::RejectReason::GroupOutOfOrder)
                     } else {
                         at.wrong_count(count_tag)
                     });
@@ -535,7 +535,7 @@ fn view_impl(
                     /// Returns BeginString (8): `FIX.4.4`.
                     #[must_use]
                     pub fn begin_string(&self) -> &'a [u8] {
-                        ::tapeworks_wire::fix::begin_string(self.message)
+                        ::tapeworks_fix_wire::begin_string(self.message)
                     }
 
                     /// Returns the bytes of the message.
@@ -548,7 +548,7 @@ fn view_impl(
                     /// Returns the value of the first field with this tag, declared or not.
                     #[must_use]
                     pub fn field(&self, tag: u32) -> Option<&'a [u8]> {
-                        ::tapeworks_wire::fix::field(self.message, tag)
+                        ::tapeworks_fix_wire::field(self.message, tag)
                     }
                 },
             )
@@ -569,7 +569,7 @@ fn view_impl(
 
         impl core::fmt::Debug for #name<'_> {
             fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                ::tapeworks_wire::fix::write_fields(formatter, stringify!(#name), self.message)
+                ::tapeworks_fix_wire::write_fields(formatter, stringify!(#name), self.message)
             }
         }
     }
@@ -601,9 +601,8 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
     tags.extend([8, 9, 10, 35]);
     let slots = Slots::find(&tags);
     let slot = slots.expression();
-    let twice = quote! { return Err(at.rejected(::tapeworks_wire::fix::RejectReason::TagTwice)); };
-    let out_of_order =
-        quote! { return Err(at.rejected(::tapeworks_wire::fix::RejectReason::TagOutOfOrder)); };
+    let twice = quote! { return Err(at.rejected(::tapeworks_fix_wire::RejectReason::TagTwice)); };
+    let out_of_order = quote! { return Err(at.rejected(::tapeworks_fix_wire::RejectReason::TagOutOfOrder)); };
     let header_before = quote! { if seen != 0 { #out_of_order } };
     let mut arms_of_all = arms(declaration, header, &slots, 0, &seen_header, &header_before, &twice);
     arms_of_all.extend(arms(declaration, &item.fields, &slots, 0, &seen, &quote!(), &twice));
@@ -660,7 +659,7 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
 
             /// Builds a set of the fields with these tags, for [`has_only`](Self::has_only). Undeclared tags are left out.
             #[must_use]
-            pub const fn fields(tags: &[u32]) -> ::tapeworks_wire::fix::FieldSet {
+            pub const fn fields(tags: &[u32]) -> ::tapeworks_fix_wire::FieldSet {
                 let (mut header, mut body) = (0u64, 0u64);
                 let mut rest = tags;
                 while let [tag, behind @ ..] = rest {
@@ -668,13 +667,13 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
                     body |= match *tag { #(#body_bits)* _ => 0 };
                     rest = behind;
                 }
-                ::tapeworks_wire::fix::FieldSet { header, body }
+                ::tapeworks_fix_wire::FieldSet { header, body }
             }
 
             /// Returns whether the message has no fields except these and 8, 9, 35 and 10. A group is identified by the tag of its count.
             #[inline]
             #[must_use]
-            pub const fn has_only(&self, fields: ::tapeworks_wire::fix::FieldSet) -> bool {
+            pub const fn has_only(&self, fields: ::tapeworks_fix_wire::FieldSet) -> bool {
                 !self.has_undeclared && self.seen_header & !fields.header | self.seen & !fields.body == 0
             }
 
@@ -684,7 +683,7 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
             /// # Errors
             /// The bytes are not one message of this type, or it breaks a rule.
             #[inline(always)]
-            pub fn read(message: &'a [u8]) -> Result<Self, ::tapeworks_wire::fix::ReadError> {
+            pub fn read(message: &'a [u8]) -> Result<Self, ::tapeworks_fix_wire::ReadError> {
                 let mut view = Self::unread();
                 match view.read_into(message) {
                     Ok(()) => Ok(view),
@@ -704,8 +703,8 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
             ///
             /// # Errors
             /// Same as [`read`](Self::read).
-            pub fn read_into(&mut self, message: &'a [u8]) -> Result<(), ::tapeworks_wire::fix::ReadError> {
-                self.read_into_behind(message, &mut ::tapeworks_wire::fix::LastTimestamp::default())
+            pub fn read_into(&mut self, message: &'a [u8]) -> Result<(), ::tapeworks_fix_wire::ReadError> {
+                self.read_into_behind(message, &mut ::tapeworks_fix_wire::LastTimestamp::default())
             }
 
             /// Does the same as [`read_into`](Self::read_into), but reuses the last timestamp, because most share their date.
@@ -715,13 +714,13 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
             pub fn read_into_behind(
                 &mut self,
                 message: &'a [u8],
-                last: &mut ::tapeworks_wire::fix::LastTimestamp,
-            ) -> Result<(), ::tapeworks_wire::fix::ReadError> {
+                last: &mut ::tapeworks_fix_wire::LastTimestamp,
+            ) -> Result<(), ::tapeworks_fix_wire::ReadError> {
                 // Values of an earlier message may remain: a field whose bit is unset is absent.
                 (self.message, self.seen_header, self.seen) = (&[], 0, 0);
-                let at = ::tapeworks_wire::fix::Cursor::open(message)?;
+                let at = ::tapeworks_fix_wire::Cursor::open(message)?;
                 if !at.has_key::<#type_key_bytes>(#type_key) {
-                    return Err(::tapeworks_wire::fix::ReadError::OtherType);
+                    return Err(::tapeworks_fix_wire::ReadError::OtherType);
                 }
                 self.read_declared(message, at.end_of_type(#type_key_bytes) + 1, at.limit(), last)
             }
@@ -732,10 +731,10 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
             /// The message has another type, or it breaks a rule.
             #[inline(always)]
             pub fn read_parsed(
-                message: &::tapeworks_wire::fix::Parsed<'a>,
-            ) -> Result<Self, ::tapeworks_wire::fix::ReadError> {
+                message: &::tapeworks_fix_wire::Parsed<'a>,
+            ) -> Result<Self, ::tapeworks_fix_wire::ReadError> {
                 let mut view = Self::unread();
-                view.read_parsed_into(message, &mut ::tapeworks_wire::fix::LastTimestamp::default())?;
+                view.read_parsed_into(message, &mut ::tapeworks_fix_wire::LastTimestamp::default())?;
                 Ok(view)
             }
 
@@ -745,12 +744,12 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
             /// The message has another type, or it breaks a rule.
             pub fn read_parsed_into(
                 &mut self,
-                message: &::tapeworks_wire::fix::Parsed<'a>,
-                last: &mut ::tapeworks_wire::fix::LastTimestamp,
-            ) -> Result<(), ::tapeworks_wire::fix::ReadError> {
+                message: &::tapeworks_fix_wire::Parsed<'a>,
+                last: &mut ::tapeworks_fix_wire::LastTimestamp,
+            ) -> Result<(), ::tapeworks_fix_wire::ReadError> {
                 (self.message, self.seen_header, self.seen) = (&[], 0, 0);
                 if message.message_type() != Self::MESSAGE_TYPE {
-                    return Err(::tapeworks_wire::fix::ReadError::OtherType);
+                    return Err(::tapeworks_fix_wire::ReadError::OtherType);
                 }
                 let (start, limit) = message.body();
                 self.read_declared(message.bytes(), start, limit, last)
@@ -763,10 +762,10 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
                 message: &'a [u8],
                 start: u32,
                 limit: u32,
-                last: &mut ::tapeworks_wire::fix::LastTimestamp,
-            ) -> Result<(), ::tapeworks_wire::fix::ReadError> {
+                last: &mut ::tapeworks_fix_wire::LastTimestamp,
+            ) -> Result<(), ::tapeworks_fix_wire::ReadError> {
                 let view = self;
-                let mut at = ::tapeworks_wire::fix::Cursor::over(message, start, limit);
+                let mut at = ::tapeworks_fix_wire::Cursor::over(message, start, limit);
                 let (mut seen_header, mut seen) = (0u64, 0u64);
                 'declared: {
                     #declared_header
@@ -788,11 +787,11 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
             #[inline(never)]
             fn read_any(
                 &mut self,
-                at: ::tapeworks_wire::fix::Cursor<'a>,
+                at: ::tapeworks_fix_wire::Cursor<'a>,
                 seen_header: u64,
                 seen: u64,
-                last: &mut ::tapeworks_wire::fix::LastTimestamp,
-            ) -> Result<(), ::tapeworks_wire::fix::ReadError> {
+                last: &mut ::tapeworks_fix_wire::LastTimestamp,
+            ) -> Result<(), ::tapeworks_fix_wire::ReadError> {
                 let view = self;
                 let mut at = at;
                 let (mut seen_header, mut seen) = (seen_header, seen);
@@ -828,7 +827,7 @@ fn header(declaration: &Declaration) -> TokenStream {
     let tags: Vec<u32> = item.fields.iter().flat_map(tags_of).collect();
     let slots = Slots::find(&tags);
     let slot = slots.expression();
-    let twice = quote! { return Err(at.rejected(::tapeworks_wire::fix::RejectReason::TagTwice)); };
+    let twice = quote! { return Err(at.rejected(::tapeworks_fix_wire::RejectReason::TagTwice)); };
     let arms = arms(declaration, &item.fields, &slots, 0, &seen, &quote!(), &twice);
     let required = required(&item.fields, &seen);
     let names = item.fields.iter().map(|field| &field.name);
@@ -850,9 +849,9 @@ fn header(declaration: &Declaration) -> TokenStream {
             ///
             /// # Errors
             /// The bytes are not one message, or the header breaks a rule.
-            pub fn read(message: &'a [u8]) -> Result<Self, ::tapeworks_wire::fix::ReadError> {
-                let mut at = ::tapeworks_wire::fix::Cursor::open(message)?.next();
-                let last = &mut ::tapeworks_wire::fix::LastTimestamp::default();
+            pub fn read(message: &'a [u8]) -> Result<Self, ::tapeworks_fix_wire::ReadError> {
+                let mut at = ::tapeworks_fix_wire::Cursor::open(message)?.next();
+                let last = &mut ::tapeworks_fix_wire::LastTimestamp::default();
                 let mut view = Self::absent(message);
                 let mut seen = 0u64;
                 while at.is_field() {
@@ -869,7 +868,7 @@ fn header(declaration: &Declaration) -> TokenStream {
             /// Returns MsgType (35).
             #[must_use]
             pub fn message_type(&self) -> &'a [u8] {
-                ::tapeworks_wire::fix::message_type(self.message)
+                ::tapeworks_fix_wire::message_type(self.message)
             }
         }
 
@@ -896,9 +895,9 @@ fn message_enum(declaration: &Declaration) -> TokenStream {
             /// # Errors
             /// The bytes are not one message, its type is not declared, or it breaks a rule.
             #[inline]
-            pub fn read(message: &'a [u8]) -> Result<Self, ::tapeworks_wire::fix::ReadError> {
-                let at = ::tapeworks_wire::fix::Cursor::open(message)?;
-                let last = &mut ::tapeworks_wire::fix::LastTimestamp::default();
+            pub fn read(message: &'a [u8]) -> Result<Self, ::tapeworks_fix_wire::ReadError> {
+                let at = ::tapeworks_fix_wire::Cursor::open(message)?;
+                let last = &mut ::tapeworks_fix_wire::LastTimestamp::default();
                 #(if at.has_key::<#key_bytes>(#keys) {
                     let mut read = Ok(Self::#names(#names::absent(message)));
                     if let Ok(Self::#names(view)) = &mut read
@@ -908,7 +907,7 @@ fn message_enum(declaration: &Declaration) -> TokenStream {
                     }
                     return read;
                 })*
-                Err(::tapeworks_wire::fix::ReadError::OtherType)
+                Err(::tapeworks_fix_wire::ReadError::OtherType)
             }
 
             /// Returns the message's name in the declaration.
@@ -1025,7 +1024,7 @@ fn plain(declaration: &Declaration, item: &Structure) -> TokenStream {
             /// Writes the fields in the declared order, after the fields already written.
             // Inline, so that the compiler sees which fields are absent and omits their code.
             #[inline(always)]
-            pub fn write(&self, writer: &mut ::tapeworks_wire::fix::Writer<'_>) {
+            pub fn write(&self, writer: &mut ::tapeworks_fix_wire::Writer<'_>) {
                 let mut local = writer.local();
                 {
                     let writer = &mut local;

@@ -7,7 +7,7 @@ use super::declaration::{Declaration, Field, Role, Structure, Type};
 use crate::generate::words;
 
 fn field(declaration: &Declaration, item: &Field) -> TokenStream {
-    let kind = quote!(::tapeworks_wire::fix::FixKind);
+    let kind = quote!(::tapeworks_fix_wire::FixKind);
     let field_kind = match &item.field_type {
         Type::Text => quote!(#kind::Text),
         Type::Character => quote!(#kind::Character),
@@ -34,7 +34,7 @@ fn field(declaration: &Declaration, item: &Field) -> TokenStream {
     let (name, title, doc) = (item.name.to_string(), item.title(), &item.doc);
     let (tag, is_required) = (Literal::u32_unsuffixed(item.tag), item.is_required);
     quote! {
-        ::tapeworks_wire::fix::FixField {
+        ::tapeworks_fix_wire::FixField {
             name: #name, title: #title, doc: #doc, tag: #tag, is_required: #is_required, kind: #field_kind,
         }
     }
@@ -46,7 +46,7 @@ fn structure(declaration: &Declaration, item: &Structure) -> TokenStream {
     let message_type = item.message_type_text();
     let fields = item.fields.iter().map(|item| field(declaration, item));
     quote! {
-        ::tapeworks_wire::fix::FixStructure {
+        ::tapeworks_fix_wire::FixStructure {
             name: #name, title: #title, doc: #doc, message_type: #message_type, fields: &[#(#fields),*],
         }
     }
@@ -68,7 +68,7 @@ pub(crate) fn schema(declaration: &Declaration) -> TokenStream {
     let enums = declaration.enums.iter().map(|item| &item.name);
     quote! {
         /// The schema of this declaration.
-        pub static SCHEMA: ::tapeworks_wire::fix::FixSchema = ::tapeworks_wire::fix::FixSchema {
+        pub static SCHEMA: ::tapeworks_fix_wire::FixSchema = ::tapeworks_fix_wire::FixSchema {
             name: #name, title: #title, versions: #versions, doc: #doc, header: #header, trailer: #trailer,
             messages: #messages, groups: #groups, enums: &[#(#enums::SCHEMA),*],
         };

@@ -1,4 +1,4 @@
-tapeworks_wire::fix! {
+tapeworks_fix_wire::fix! {
     fix "x" { title: "X", versions: "4.4" }
     enum Side: char { Buy = '1', Sell = '1' }
 }

@@ -8,21 +8,21 @@ use std::time::{Duration, Instant};
 
 use dbn::{MboMsg, SymbolMappingMsg};
 use hdrhistogram::Histogram;
+use tapeworks_fix_wire::field;
 use tapeworks_gateway::client::FixClient;
 use tapeworks_gateway::config::Config as GatewayConfig;
 use tapeworks_gateway::order_line::{Message, OrderBook, OrderLine};
 use tapeworks_gateway::status::{Orders as OpenOrders, Status};
 use tapeworks_gateway::{Command, Gateway};
+use tapeworks_order_session::fix::{Role, Settings};
 use tapeworks_outputs::subscriber::{DEMO_KEY, Records as _, Subscriber, SubscriberOptions};
 use tapeworks_random::Random;
 use tapeworks_runtime::world::System;
 use tapeworks_service::config::Config as PlantConfig;
 use tapeworks_service::service::Service;
-use tapeworks_session::fix::{Role, Settings};
 use tapeworks_store::is_snapshot;
 use tapeworks_venues::Config as VenuesConfig;
 use tapeworks_venues::orders::OrderVenues;
-use tapeworks_wire::fix::field;
 
 use super::live::{Groups, address, config_errors};
 use crate::commands::fix::load::{self, Figures, drive, percentiles};

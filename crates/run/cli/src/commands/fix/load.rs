@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use hdrhistogram::Histogram;
 use serde_json::json;
+use tapeworks_fix_wire::{field, message_type};
 use tapeworks_gateway::client::FixClient;
 use tapeworks_gateway::order_line::{Message, OrderBook, OrderLine};
-use tapeworks_wire::fix::{field, message_type};
 
 use super::show;
 use crate::ending::{Ending, Failure, Result};

@@ -1,7 +1,7 @@
 //! Formats FIX messages for people, and as JSON.
 
 use serde_json::{Map, Value};
-use tapeworks_wire::fix::{Fields, field, message_type};
+use tapeworks_fix_wire::{Fields, field, message_type};
 
 fn text(message: &[u8], tag: u32) -> String {
     field(message, tag).map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
