@@ -1,13 +1,15 @@
 #![doc = include_str!("../README.md")]
 
 mod block_queue;
-mod cta_block;
-mod iex_tp;
+mod cboe;
+mod cta;
+mod iex;
 pub mod login;
-mod memoir;
-mod moldudp64;
+mod lse;
+mod memx;
+mod nasdaq;
+mod nyse;
 pub mod outgoing;
-mod pillar;
 mod protocols;
 pub mod requests;
 pub mod retransmission;
@@ -18,15 +20,17 @@ pub mod stream;
 mod table;
 mod throttle;
 pub mod transport;
-mod unit;
+mod units;
 
 pub use block_queue::BlockQueue;
-pub use cta_block::CtaBlock;
-pub use iex_tp::IexTp;
+pub use cboe::CboeUnit;
+pub use cta::CtaBlock;
+pub use iex::IexTp;
 pub use login::Credentials;
-pub use memoir::Memoir;
-pub use moldudp64::MoldUdp64;
-pub use pillar::Pillar;
+pub use lse::MitchUnit;
+pub use memx::Memoir;
+pub use nasdaq::MoldUdp64;
+pub use nyse::Pillar;
 pub use retransmission::{Made, Refusal, Store};
 pub use sequence::Sequence;
 pub use stream::Stream;
@@ -34,4 +38,3 @@ pub use throttle::Throttle;
 pub use transport::{
     Content, Header, MAX_PAYLOAD_BYTES, Outgoing, Packet, Request, SessionId, Transport, TransportKind,
 };
-pub use unit::{CboeUnit, MitchUnit};

@@ -1,6 +1,6 @@
 //! The transports of market data over UDP: a header that names session and sequence number, then length-prefixed messages.
 //!
-//! Each [`Transport`] is implemented in one file of this crate. [`TransportKind`] names a transport chosen at run time,
+//! Each [`Transport`] is implemented in its venue's folder. [`TransportKind`] names a transport chosen at run time,
 //! and [`for_transport!`](crate::for_transport) maps the name to the type: one `match`, after which everything is static.
 //!
 //! The trait supports length prefixes of one or two bytes in either byte order, which may be part of the message

@@ -7,9 +7,8 @@
 use std::marker::PhantomData;
 
 use tapeworks_wire::DecodeError;
-use tapeworks_wire::cboe::unit::{self as cboe, PREFIX, Prefix, SequencedUnit, SequencedUnitFields};
-use tapeworks_wire::millennium::unit::{self as mitch, UnitHeader};
-use tapeworks_wire::schema::{Decoded, Schema};
+use tapeworks_wire::cboe::unit::{PREFIX, Prefix, SequencedUnit, SequencedUnitFields};
+use tapeworks_wire::schema::{Decoded, Schema, Structure};
 
 use crate::protocols::{RequestProtocol, SnapshotProtocol};
 use crate::transport::{Header, Outgoing, Packet, Request, SessionId, Transport, TransportKind};
@@ -24,78 +23,15 @@ pub trait Units {
     const SNAPSHOTS: SnapshotProtocol;
     /// The transport's declaration.
     const SCHEMA: &'static Schema;
-
+    /// The header's declaration.
+    const HEADER: &'static Structure;
     /// Returns the session of a unit.
-    fn session(unit: u8) -> SessionId;
-
-    /// Returns the unit of a session; `None` if the session is of another transport.
-    fn unit(session: SessionId) -> Option<u8>;
-
-    /// Decodes the fields of a datagram's header.
-    fn fields(payload: &[u8]) -> Decoded<'_>;
-}
-
-/// Cboe's unit header.
-#[derive(Clone, Copy, Debug)]
-pub struct OfCboe;
-
-impl Units for OfCboe {
-    const KIND: TransportKind = TransportKind::CboeUnit;
-    const REQUESTS: RequestProtocol = RequestProtocol::Grp;
-    const SNAPSHOTS: SnapshotProtocol = SnapshotProtocol::Spin;
-    const SCHEMA: &'static Schema = &cboe::SCHEMA;
-
-    fn session(unit: u8) -> SessionId {
-        SessionId::CboeUnit(unit)
-    }
-
-    fn unit(session: SessionId) -> Option<u8> {
-        match session {
-            SessionId::CboeUnit(unit) => Some(unit),
-            _ => None,
-        }
-    }
-
-    fn fields(payload: &[u8]) -> Decoded<'_> {
-        SequencedUnit::SCHEMA.decode(payload)
-    }
-}
-
-/// MITCH's unit header.
-#[derive(Clone, Copy, Debug)]
-pub struct OfMitch;
-
-impl Units for OfMitch {
-    const KIND: TransportKind = TransportKind::MitchUnit;
-    const REQUESTS: RequestProtocol = RequestProtocol::Mitch;
-    const SNAPSHOTS: SnapshotProtocol = SnapshotProtocol::Mitch;
-    const SCHEMA: &'static Schema = &mitch::SCHEMA;
-
-    fn session(unit: u8) -> SessionId {
-        SessionId::MitchUnit(unit)
-    }
-
-    fn unit(session: SessionId) -> Option<u8> {
-        match session {
-            SessionId::MitchUnit(group) => Some(group),
-            _ => None,
-        }
-    }
-
-    fn fields(payload: &[u8]) -> Decoded<'_> {
-        UnitHeader::SCHEMA.decode(payload)
-    }
+    const SESSION: fn(u8) -> SessionId;
 }
 
 /// A unit header. Cboe's declaration decodes the bytes; MITCH's has the same layout.
 #[derive(Clone, Copy, Debug)]
 pub struct Unit<Of>(PhantomData<Of>);
-
-/// Cboe's sequenced unit header.
-pub type CboeUnit = Unit<OfCboe>;
-
-/// MITCH's unit header.
-pub type MitchUnit = Unit<OfMitch>;
 
 /// Length of the header in bytes.
 const HEADER: usize = 8;
@@ -105,7 +41,10 @@ fn header_fields<Of: Units>(
     count: u16,
     first: u64,
 ) -> Option<SequencedUnitFields<'static>> {
-    let unit = Of::unit(session)?;
+    let (SessionId::CboeUnit(unit) | SessionId::MitchUnit(unit)) = session else { return None };
+    if Of::SESSION(unit) != session {
+        return None;
+    }
     // A packet has fewer than 256 messages: the shortest message has 6 bytes.
     let count = u8::try_from(count).unwrap_or(u8::MAX);
     let sequence = u32::try_from(first).unwrap_or(u32::MAX);
@@ -123,7 +62,7 @@ impl<Of: Units> Transport for Unit<Of> {
     const SNAPSHOTS: SnapshotProtocol = Of::SNAPSHOTS;
 
     fn session(number: u32) -> SessionId {
-        Of::session(number as u8)
+        Of::SESSION(number as u8)
     }
     const MARKS_END: bool = false;
 
@@ -135,7 +74,7 @@ impl<Of: Units> Transport for Unit<Of> {
     fn packet(payload: &[u8]) -> Result<Packet<'_, Prefix>, DecodeError> {
         SequencedUnit::decode(payload).map(|packet| Packet {
             header: Header {
-                session: Of::session(packet.unit()),
+                session: Of::SESSION(packet.unit()),
                 first: u64::from(packet.sequence()),
                 count: u64::from(packet.count()),
                 is_end_of_session: false,
@@ -150,7 +89,7 @@ impl<Of: Units> Transport for Unit<Of> {
     }
 
     fn fields(payload: &[u8]) -> Decoded<'_> {
-        Of::fields(payload)
+        Of::HEADER.decode(payload)
     }
 
     fn write_header(header: &Outgoing, target: &mut [u8]) -> usize {
@@ -175,7 +114,7 @@ impl<Of: Units> Transport for Unit<Of> {
     fn read_request(bytes: &[u8]) -> Option<Request> {
         let packet = SequencedUnit::decode(bytes).ok().filter(|_| bytes.len() == HEADER)?;
         (usize::from(packet.length()) == HEADER).then(|| Request {
-            session: Of::session(packet.unit()),
+            session: Of::SESSION(packet.unit()),
             first: u64::from(packet.sequence()),
             count: u16::from(packet.count()),
         })
@@ -185,6 +124,7 @@ impl<Of: Units> Transport for Unit<Of> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{CboeUnit, MitchUnit};
 
     #[test]
     fn a_header_is_of_the_venue_that_the_reader_names() {

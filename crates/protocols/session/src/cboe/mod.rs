@@ -1,0 +1,5 @@
+//! Cboe: sequenced units.
+
+mod unit;
+
+pub use unit::CboeUnit;

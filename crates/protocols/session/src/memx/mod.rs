@@ -1,0 +1,5 @@
+//! MEMX: MEMOIR UDP.
+
+mod memoir;
+
+pub use memoir::Memoir;

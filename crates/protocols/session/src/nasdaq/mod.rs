@@ -1,0 +1,5 @@
+//! Nasdaq: MoldUDP64 with datagram requests.
+
+mod moldudp64;
+
+pub use moldudp64::MoldUdp64;

@@ -1,0 +1,5 @@
+//! NYSE: Pillar packets.
+
+mod pillar;
+
+pub use pillar::Pillar;
