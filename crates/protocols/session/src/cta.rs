@@ -35,36 +35,16 @@ fn seal(block: &mut [u8]) {
     }
 }
 
-/// Builds the header of a block with `count` messages.
-fn header_fields(session: SessionId, count: u16, first: u64) -> Option<BlockHeaderFields<'static>> {
-    let SessionId::CtaBlock(indicator) = session else { return None };
-    Some(BlockHeaderFields {
-        version: 0,
-        block_size: HEADER_BYTES as u16,
-        data_feed_indicator: Ascii([indicator]),
-        retransmission_indicator: RetransmissionIndicator::Original,
-        block_sequence_number: u32::try_from(first).unwrap_or(u32::MAX),
-        // A block has fewer than 256 messages: the shortest message has 26 bytes.
-        messages_in_block: u8::try_from(count).unwrap_or(u8::MAX),
-        sip_block_timestamp_seconds: SecondsSinceEpoch(0),
-        sip_block_timestamp_nanoseconds: Nanoseconds(0),
-        block_checksum: 0,
-        messages: &[],
-    })
-}
-
 impl Transport for CtaBlock {
     type Prefix = Prefix;
 
     const KIND: TransportKind = TransportKind::CtaBlock;
     const SCHEMA: &'static Schema = &SCHEMA;
     const HEADER_BYTES: usize = HEADER_BYTES;
-    const NAMES_CHANNEL: bool = false;
 
     fn session(number: u32) -> SessionId {
         SessionId::CtaBlock(number as u8)
     }
-    const MARKS_END: bool = false;
 
     fn prefix() -> Prefix {
         PREFIX
@@ -108,13 +88,20 @@ impl Transport for CtaBlock {
     }
 
     fn write_header(header: &Outgoing, target: &mut [u8]) -> usize {
-        let Some(fields) = header_fields(header.session, header.messages, header.sequence) else { return 0 };
+        let SessionId::CtaBlock(indicator) = header.session else { return 0 };
         let fields = BlockHeaderFields {
+            version: 0,
             // No packet is longer than MAX_PAYLOAD_BYTES.
             block_size: (HEADER_BYTES + header.payload_bytes) as u16,
+            data_feed_indicator: Ascii([indicator]),
+            retransmission_indicator: RetransmissionIndicator::Original,
+            block_sequence_number: u32::try_from(header.sequence).unwrap_or(u32::MAX),
+            // A block has fewer than 256 messages: the shortest message has 26 bytes.
+            messages_in_block: u8::try_from(header.messages).unwrap_or(u8::MAX),
             sip_block_timestamp_seconds: SecondsSinceEpoch((header.send_time_ns / SECOND_NS) as u32),
             sip_block_timestamp_nanoseconds: Nanoseconds(header.send_time_ns % SECOND_NS),
-            ..fields
+            block_checksum: 0,
+            messages: &[],
         };
         let written = fields.encode_into(target.get_mut(..HEADER_BYTES).unwrap_or_default());
         // The messages are already in place after the header.
@@ -129,17 +116,6 @@ impl Transport for CtaBlock {
             *place = RetransmissionIndicator::Retransmitted.raw();
             seal(packet);
         }
-    }
-
-    fn request(request: &Request) -> Vec<u8> {
-        let Some(fields) = header_fields(request.session, request.count, request.first) else {
-            return Vec::new();
-        };
-        let mut bytes = vec![0; HEADER_BYTES];
-        let written = fields.encode_into(&mut bytes);
-        debug_assert!(written.is_ok(), "a header has 20 bytes: {written:?}");
-        seal(&mut bytes);
-        bytes
     }
 
     fn read_request(bytes: &[u8]) -> Option<Request> {

@@ -15,24 +15,6 @@ use crate::transport::{Header, Outgoing, Packet, Request, SessionId, Transport, 
 #[derive(Clone, Copy, Debug)]
 pub struct IexTp;
 
-/// Builds a header without messages.
-fn header_fields(session: SessionId) -> Option<SegmentFields<'static>> {
-    let SessionId::IexTp { protocol, channel, session } = session else { return None };
-    Some(SegmentFields {
-        version: 1,
-        reserved: [0],
-        message_protocol_id: MessageProtocolId::from_raw(protocol),
-        channel_id: channel,
-        session_id: session,
-        payload_length: 0,
-        message_count: 0,
-        stream_offset: 0,
-        first_message_sequence_number: 0,
-        send_time: NanosecondsSinceEpoch(0),
-        messages: &[],
-    })
-}
-
 impl Transport for IexTp {
     type Prefix = LittleEndian;
 
@@ -45,7 +27,6 @@ impl Transport for IexTp {
     fn session(number: u32) -> SessionId {
         SessionId::IexTp { protocol: MessageProtocolId::Deep.raw(), channel: 1, session: number }
     }
-    const MARKS_END: bool = false;
 
     fn prefix() -> LittleEndian {
         LittleEndian
@@ -90,39 +71,27 @@ impl Transport for IexTp {
     }
 
     fn write_header(header: &Outgoing, target: &mut [u8]) -> usize {
-        let Some(fields) = header_fields(header.session) else { return 0 };
+        let SessionId::IexTp { protocol, channel, session } = header.session else { return 0 };
         let fields = SegmentFields {
+            version: 1,
+            reserved: [0],
+            message_protocol_id: MessageProtocolId::from_raw(protocol),
+            channel_id: channel,
+            session_id: session,
             // No packet is longer than MAX_PAYLOAD_BYTES.
             payload_length: header.payload_bytes as u16,
             message_count: header.messages,
             stream_offset: header.stream_offset,
             first_message_sequence_number: header.sequence,
             send_time: NanosecondsSinceEpoch(header.send_time_ns),
-            ..fields
+            messages: &[],
         };
         fields.encode_into(target.get_mut(..Self::HEADER_BYTES).unwrap_or_default()).unwrap_or_default()
     }
 
-    fn request(request: &Request) -> Vec<u8> {
-        let Some(fields) = header_fields(request.session) else { return Vec::new() };
-        let fields = SegmentFields {
-            message_count: request.count,
-            first_message_sequence_number: request.first,
-            ..fields
-        };
-        let mut bytes = vec![0; Self::HEADER_BYTES];
-        let written = fields.encode_into(&mut bytes);
-        debug_assert!(written.is_ok(), "a header has 40 bytes: {written:?}");
-        bytes
-    }
-
     fn read_request(bytes: &[u8]) -> Option<Request> {
         let segment = Segment::decode(bytes).ok().filter(|_| bytes.len() == Self::HEADER_BYTES)?;
-        let session = SessionId::IexTp {
-            protocol: segment.message_protocol_id().raw(),
-            channel: segment.channel_id(),
-            session: segment.session_id(),
-        };
+        let session = Self::packet(bytes).ok()?.header.session;
         (segment.version() == 1 && segment.payload_length() == 0).then(|| Request {
             session,
             first: segment.first_message_sequence_number(),

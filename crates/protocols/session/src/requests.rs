@@ -33,11 +33,9 @@ use tapeworks_wire::framing::{Blocks, LengthPrefix};
 use tapeworks_wire::memx::tcp::{HEADER_BYTES, ReplayRejectCode};
 use tapeworks_wire::millennium::recovery::ReplayStatus;
 use tapeworks_wire::nyse::integrated;
-use tapeworks_wire::nyse::packet::{
-    DeliveryFlag, HEADER_BYTES as PILLAR_HEADER_BYTES, PillarPacket, PillarPacketFields,
-};
-use tapeworks_wire::{Nanoseconds, SecondsSinceEpoch};
+use tapeworks_wire::nyse::packet::{HEADER_BYTES as PILLAR_HEADER_BYTES, PillarPacket};
 
+pub(crate) use crate::nyse::pillar_of;
 pub use crate::protocols::RequestProtocol;
 
 pub(crate) use client::token_login;
@@ -494,24 +492,6 @@ pub(crate) fn unit_of(message: &[u8]) -> Vec<u8> {
     }
     block.extend_from_slice(message);
     block
-}
-
-/// Builds an NYSE packet sent at `utc_ns` with one message, or with none as a heartbeat.
-pub(crate) fn pillar_of(message: &[u8], number: u32, utc_ns: u64) -> Vec<u8> {
-    let fields = PillarPacketFields {
-        // A message has at most 29 bytes.
-        length: (PILLAR_HEADER_BYTES + message.len()) as u16,
-        delivery_flag: if message.is_empty() { DeliveryFlag::Heartbeat } else { DeliveryFlag::Original },
-        count: u8::from(!message.is_empty()),
-        sequence: number,
-        send_time: SecondsSinceEpoch((utc_ns / SECOND_NS) as u32),
-        send_time_nanoseconds: Nanoseconds(utc_ns % SECOND_NS),
-        messages: message,
-    };
-    let mut packet = vec![0; PILLAR_HEADER_BYTES + message.len()];
-    let written = fields.encode_into(&mut packet);
-    debug_assert!(written.is_ok(), "the packet has its room: {written:?}");
-    packet
 }
 
 /// A side sent an invalid packet.

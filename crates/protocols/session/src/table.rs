@@ -18,35 +18,17 @@ use crate::transport::{Header, Request, SessionId, Transport, TransportKind};
 #[macro_export]
 macro_rules! for_transport {
     ($kind:expr, $transport:ident => $body:expr) => {
+        $crate::for_transport!(
+            $kind, $transport => $body;
+            MoldUdp64, IexTp, CboeUnit, MitchUnit, CtaBlock, Pillar, Memoir
+        )
+    };
+    ($kind:expr, $transport:ident => $body:expr; $($row:ident),+) => {
         match $kind {
-            $crate::TransportKind::MoldUdp64 => {
-                type $transport = $crate::MoldUdp64;
+            $($crate::TransportKind::$row => {
+                type $transport = $crate::$row;
                 $body
-            }
-            $crate::TransportKind::IexTp => {
-                type $transport = $crate::IexTp;
-                $body
-            }
-            $crate::TransportKind::CboeUnit => {
-                type $transport = $crate::CboeUnit;
-                $body
-            }
-            $crate::TransportKind::MitchUnit => {
-                type $transport = $crate::MitchUnit;
-                $body
-            }
-            $crate::TransportKind::CtaBlock => {
-                type $transport = $crate::CtaBlock;
-                $body
-            }
-            $crate::TransportKind::Pillar => {
-                type $transport = $crate::Pillar;
-                $body
-            }
-            $crate::TransportKind::Memoir => {
-                type $transport = $crate::Memoir;
-                $body
-            }
+            })+
         }
     };
 }

@@ -230,6 +230,14 @@ pub struct Outgoing {
     pub send_time_ns: u64,
 }
 
+impl Outgoing {
+    /// Returns the header of a packet of messages without a send time.
+    pub(crate) const fn of(session: SessionId, sequence: u64, messages: u16, payload_bytes: usize) -> Self {
+        let (content, stream_offset, send_time_ns) = (Content::Messages, 0, 0);
+        Self { session, sequence, messages, content, stream_offset, payload_bytes, send_time_ns }
+    }
+}
+
 /// A datagram transport. See the [module](self).
 pub trait Transport {
     /// The length prefix of a message.
@@ -242,7 +250,7 @@ pub trait Transport {
     /// Length of the header of a packet with messages, in bytes.
     const HEADER_BYTES: usize;
     /// Whether the header names the channel. Otherwise the port does.
-    const NAMES_CHANNEL: bool;
+    const NAMES_CHANNEL: bool = false;
     /// The protocol for requesting missing messages over TCP. `None` if the venue has no request server.
     const REQUESTS: Option<RequestProtocol> = None;
     /// The protocol of snapshots that arrive over the connection.
@@ -250,7 +258,7 @@ pub trait Transport {
     /// The protocol of snapshots that arrive on a group. `None` if the venue has none.
     const GROUP_SNAPSHOTS: Option<SnapshotProtocol> = None;
     /// Whether a packet marks the end of a session.
-    const MARKS_END: bool;
+    const MARKS_END: bool = false;
 
     /// Returns the length prefix as a value.
     fn prefix() -> Self::Prefix;
@@ -345,8 +353,16 @@ pub trait Transport {
         None
     }
 
-    /// Encodes a request to the venue's retransmission server.
-    fn request(request: &Request) -> Vec<u8>;
+    /// Encodes a request to the venue's retransmission server: a header that counts the messages but has none.
+    ///
+    /// Empty for a session of another transport.
+    fn request(request: &Request) -> Vec<u8> {
+        let header = Outgoing::of(request.session, request.first, request.count, 0);
+        let mut bytes = vec![0; Self::HEADER_BYTES];
+        let length = Self::write_header(&header, &mut bytes);
+        bytes.truncate(length);
+        bytes
+    }
 
     /// Decodes a request; `None` if the bytes are not one.
     fn read_request(bytes: &[u8]) -> Option<Request>;

@@ -36,35 +36,18 @@ pub struct Unit<Of>(PhantomData<Of>);
 /// Length of the header in bytes.
 const HEADER: usize = 8;
 
-fn header_fields<Of: Units>(
-    session: SessionId,
-    count: u16,
-    first: u64,
-) -> Option<SequencedUnitFields<'static>> {
-    let (SessionId::CboeUnit(unit) | SessionId::MitchUnit(unit)) = session else { return None };
-    if Of::SESSION(unit) != session {
-        return None;
-    }
-    // A packet has fewer than 256 messages: the shortest message has 6 bytes.
-    let count = u8::try_from(count).unwrap_or(u8::MAX);
-    let sequence = u32::try_from(first).unwrap_or(u32::MAX);
-    Some(SequencedUnitFields { length: HEADER as u16, count, unit, sequence, messages: &[] })
-}
-
 impl<Of: Units> Transport for Unit<Of> {
     type Prefix = Prefix;
 
     const KIND: TransportKind = Of::KIND;
     const SCHEMA: &'static Schema = Of::SCHEMA;
     const HEADER_BYTES: usize = HEADER;
-    const NAMES_CHANNEL: bool = false;
     const REQUESTS: Option<RequestProtocol> = Some(Of::REQUESTS);
     const SNAPSHOTS: SnapshotProtocol = Of::SNAPSHOTS;
 
     fn session(number: u32) -> SessionId {
         Of::SESSION(number as u8)
     }
-    const MARKS_END: bool = false;
 
     fn prefix() -> Prefix {
         PREFIX
@@ -93,22 +76,22 @@ impl<Of: Units> Transport for Unit<Of> {
     }
 
     fn write_header(header: &Outgoing, target: &mut [u8]) -> usize {
-        let Some(fields) = header_fields::<Of>(header.session, header.messages, header.sequence) else {
-            return 0;
+        let unit = match header.session {
+            SessionId::CboeUnit(unit) | SessionId::MitchUnit(unit) if Of::SESSION(unit) == header.session => {
+                unit
+            }
+            _ => return 0,
         };
-        // No packet is longer than MAX_PAYLOAD_BYTES.
-        let fields = SequencedUnitFields { length: (HEADER + header.payload_bytes) as u16, ..fields };
+        let fields = SequencedUnitFields {
+            // No packet is longer than MAX_PAYLOAD_BYTES.
+            length: (HEADER + header.payload_bytes) as u16,
+            // Nor has one 256 messages: the shortest message has 6 bytes.
+            count: u8::try_from(header.messages).unwrap_or(u8::MAX),
+            unit,
+            sequence: u32::try_from(header.sequence).unwrap_or(u32::MAX),
+            messages: &[],
+        };
         fields.encode_into(target.get_mut(..HEADER).unwrap_or_default()).unwrap_or_default()
-    }
-
-    fn request(request: &Request) -> Vec<u8> {
-        let Some(fields) = header_fields::<Of>(request.session, request.count, request.first) else {
-            return Vec::new();
-        };
-        let mut bytes = vec![0; HEADER];
-        let written = fields.encode_into(&mut bytes);
-        debug_assert!(written.is_ok(), "a header has 8 bytes: {written:?}");
-        bytes
     }
 
     fn read_request(bytes: &[u8]) -> Option<Request> {

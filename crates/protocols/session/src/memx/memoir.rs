@@ -19,32 +19,19 @@ use crate::transport::{Content, Header, Outgoing, Packet, Request, SessionId, Tr
 #[derive(Clone, Copy, Debug)]
 pub struct Memoir;
 
-/// Builds the header of a packet with messages.
-fn sequenced(session_id: u64, sequence_number: u64, message_count: u16) -> SequencedPacketFields<'static> {
-    SequencedPacketFields {
-        message_type: MessageType::SequencedMessages,
-        header_length: HEADER_LENGTH,
-        session_id,
-        sequence_number,
-        message_count,
-        messages: &[],
-    }
-}
-
 impl Transport for Memoir {
     type Prefix = BigEndian;
 
     const KIND: TransportKind = TransportKind::Memoir;
     const SCHEMA: &'static Schema = &SCHEMA;
+    const MARKS_END: bool = true;
     const HEADER_BYTES: usize = 20;
-    const NAMES_CHANNEL: bool = false;
     const REQUESTS: Option<RequestProtocol> = Some(RequestProtocol::Memx);
     const SNAPSHOTS: SnapshotProtocol = SnapshotProtocol::Memx;
 
     fn session(number: u32) -> SessionId {
         SessionId::Memoir(u64::from(number))
     }
-    const MARKS_END: bool = true;
 
     fn prefix() -> BigEndian {
         BigEndian
@@ -89,7 +76,14 @@ impl Transport for Memoir {
         let SessionId::Memoir(session_id) = header.session else { return 0 };
         let message_type = match header.content {
             Content::Messages => {
-                let fields = sequenced(session_id, header.sequence, header.messages);
+                let fields = SequencedPacketFields {
+                    message_type: MessageType::SequencedMessages,
+                    header_length: HEADER_LENGTH,
+                    session_id,
+                    sequence_number: header.sequence,
+                    message_count: header.messages,
+                    messages: &[],
+                };
                 let target = target.get_mut(..Self::HEADER_BYTES).unwrap_or_default();
                 return fields.encode_into(target).unwrap_or_default();
             }
@@ -102,14 +96,6 @@ impl Transport for Memoir {
         let Some(place) = target.first_chunk_mut::<18>() else { return 0 };
         *place = fields.encode();
         place.len()
-    }
-
-    fn request(request: &Request) -> Vec<u8> {
-        let SessionId::Memoir(session_id) = request.session else { return Vec::new() };
-        let mut bytes = vec![0; Self::HEADER_BYTES];
-        let written = sequenced(session_id, request.first, request.count).encode_into(&mut bytes);
-        debug_assert!(written.is_ok(), "a header has 20 bytes: {written:?}");
-        bytes
     }
 
     fn read_request(bytes: &[u8]) -> Option<Request> {

@@ -2,8 +2,7 @@
 
 use tapeworks_wire::framing::BigEndian;
 use tapeworks_wire::nasdaq::moldudp64::{
-    DownstreamPacket, DownstreamPacketFields, END_OF_SESSION, HEARTBEAT, RequestPacket, RequestPacketFields,
-    SCHEMA,
+    DownstreamPacket, DownstreamPacketFields, END_OF_SESSION, HEARTBEAT, RequestPacket, SCHEMA,
 };
 use tapeworks_wire::schema::{Decoded, Schema};
 use tapeworks_wire::{Ascii, DecodeError};
@@ -21,13 +20,12 @@ impl Transport for MoldUdp64 {
 
     const KIND: TransportKind = TransportKind::MoldUdp64;
     const SCHEMA: &'static Schema = &SCHEMA;
+    const MARKS_END: bool = true;
     const HEADER_BYTES: usize = 20;
-    const NAMES_CHANNEL: bool = false;
 
     fn session(number: u32) -> SessionId {
         SessionId::MoldUdp64(digits(number).0)
     }
-    const MARKS_END: bool = true;
 
     fn prefix() -> BigEndian {
         BigEndian
@@ -65,16 +63,6 @@ impl Transport for MoldUdp64 {
             messages: &[],
         };
         fields.encode_into(target.get_mut(..Self::HEADER_BYTES).unwrap_or_default()).unwrap_or_default()
-    }
-
-    fn request(request: &Request) -> Vec<u8> {
-        let SessionId::MoldUdp64(session) = request.session else { return Vec::new() };
-        let fields = RequestPacketFields {
-            session: Ascii(session),
-            sequence_number: request.first,
-            requested_message_count: request.count,
-        };
-        fields.encode().to_vec()
     }
 
     fn read_request(bytes: &[u8]) -> Option<Request> {

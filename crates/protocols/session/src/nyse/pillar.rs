@@ -19,6 +19,7 @@ use tapeworks_wire::nyse::packet::{
 use tapeworks_wire::schema::{Decoded, Schema};
 use tapeworks_wire::{Ascii, DecodeError, Nanoseconds, SecondsSinceEpoch};
 
+use super::packets;
 use crate::protocols::{RequestProtocol, SnapshotProtocol};
 use crate::transport::{Content, Header, Outgoing, Packet, Request, SessionId, Transport, TransportKind};
 
@@ -37,14 +38,12 @@ impl Transport for Pillar {
     const KIND: TransportKind = TransportKind::Pillar;
     const SCHEMA: &'static Schema = &SCHEMA;
     const HEADER_BYTES: usize = HEADER_BYTES;
-    const NAMES_CHANNEL: bool = false;
     const REQUESTS: Option<RequestProtocol> = Some(RequestProtocol::Pillar);
     const GROUP_SNAPSHOTS: Option<SnapshotProtocol> = Some(SnapshotProtocol::Refresh);
 
     fn session(_: u32) -> SessionId {
         SessionId::Pillar
     }
-    const MARKS_END: bool = false;
 
     fn prefix() -> Prefix {
         PREFIX
@@ -123,7 +122,7 @@ impl Transport for Pillar {
             && usize::from(packet.length()) == payload.len()
             && payload.len() == HEADER_BYTES + MessageUnavailable::LENGTH;
         let message = packet.blocks().next()?.ok()?;
-        let is_tag = message.get(2..4) == Some(&MessageUnavailable::TAG.to_le_bytes());
+        let is_tag = packets::tag(message) == MessageUnavailable::TAG;
         let message = MessageUnavailable::decode(message).ok().filter(|_| is_it && is_tag)?;
         let numbers =
             u64::from(message.begin_sequence())..u64::from(message.end_sequence()).saturating_add(1);
@@ -150,22 +149,7 @@ impl Transport for Pillar {
             product_id: 0,
             channel_id: 0,
         };
-        let header = Outgoing {
-            session: SessionId::Pillar,
-            sequence: 1,
-            messages: 1,
-            content: Content::Messages,
-            stream_offset: 0,
-            payload_bytes: MessageUnavailable::LENGTH,
-            send_time_ns: now_ns,
-        };
-        let mut bytes = vec![0; HEADER_BYTES];
-        Self::write_header(&header, &mut bytes);
-        if let Some(flag) = bytes.get_mut(2) {
-            *flag = DeliveryFlag::MessageUnavailable.raw();
-        }
-        bytes.extend_from_slice(&message.encode());
-        Some(bytes)
+        Some(packets::packet_of(DeliveryFlag::MessageUnavailable, 1, &message.encode(), 1, now_ns))
     }
 
     fn request(request: &Request) -> Vec<u8> {
@@ -178,26 +162,14 @@ impl Transport for Pillar {
             product_id: 0,
             channel_id: 0,
         };
-        let header = Outgoing {
-            session: request.session,
-            sequence: 1,
-            messages: 1,
-            content: Content::Messages,
-            stream_offset: 0,
-            payload_bytes: RetransmissionRequest::LENGTH,
-            send_time_ns: 0,
-        };
-        let mut bytes = vec![0; HEADER_BYTES];
-        Self::write_header(&header, &mut bytes);
-        bytes.extend_from_slice(&message.encode());
-        bytes
+        packets::packet(&message.encode(), 1, 0)
     }
 
     fn read_request(bytes: &[u8]) -> Option<Request> {
         let packet = PillarPacket::decode(bytes).ok().filter(|_| bytes.len() == REQUEST_BYTES)?;
         let message = packet.blocks().next()?.ok()?;
         let is_one = usize::from(packet.length()) == REQUEST_BYTES && packet.count() == 1;
-        let is_request = is_one && message.get(2..4) == Some(&RetransmissionRequest::TAG.to_le_bytes());
+        let is_request = is_one && packets::tag(message) == RetransmissionRequest::TAG;
         let request = RetransmissionRequest::decode(message).ok().filter(|_| is_request)?;
         let count = request.end_sequence().checked_sub(request.begin_sequence())?.checked_add(1)?;
         Some(Request {

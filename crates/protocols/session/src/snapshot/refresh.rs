@@ -37,6 +37,8 @@ use tapeworks_wire::nyse::integrated::{
 use tapeworks_wire::nyse::packet::{DeliveryFlag, HEADER_BYTES, PillarPacket, PillarPacketFields};
 use tapeworks_wire::{Ascii, Nanoseconds, SecondsSinceEpoch};
 
+use crate::nyse::tag;
+
 use super::{BLOCK_BYTES, Image, SECOND_NS, SnapshotFailure, Step};
 use crate::requests::{DayTime, Malformed, PacketReader, RequestLogin, RequestProtocol, pillar_of};
 
@@ -83,11 +85,6 @@ impl Wanted {
             _ => false,
         }
     }
-}
-
-/// Returns a message's type.
-fn tag(message: &[u8]) -> u16 {
-    message.get(2..4).and_then(|tag| tag.try_into().ok()).map_or(0, u16::from_le_bytes)
 }
 
 /// Returns the symbol index of a message in a refresh.
