@@ -3,6 +3,7 @@
 mod block_queue;
 mod cboe;
 mod cta;
+mod dialect;
 mod iex;
 pub mod login;
 mod lse;

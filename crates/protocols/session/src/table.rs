@@ -1,11 +1,18 @@
-//! The table of transports: the type of each [`TransportKind`], and a transport's functions by its kind.
+//! The table of venues: the type of each [`TransportKind`], and the row of each protocol.
+//!
+//! Nothing else in this crate names a venue's folder.
 
 use std::ops::Range;
 
 use tapeworks_wire::DecodeError;
 
+use crate::dialect::{RequestRules, SnapshotRules};
 use crate::protocols::{RequestProtocol, SnapshotProtocol};
 use crate::transport::{Header, Request, SessionId, Transport, TransportKind};
+use crate::{cboe, lse, memx, nasdaq, nyse};
+
+/// The ends of snapshots on a group. NYSE's are the only ones.
+pub(crate) use crate::nyse::{RefreshClient as GroupClient, RefreshServer as GroupServer};
 
 /// Runs an expression with the type of a [`TransportKind`].
 ///
@@ -155,6 +162,16 @@ impl Request {
 }
 
 impl RequestProtocol {
+    /// Returns the venue's row.
+    pub(crate) const fn rules(self) -> &'static RequestRules {
+        match self {
+            Self::Grp => &cboe::REQUESTS,
+            Self::Pillar => &nyse::REQUESTS,
+            Self::Mitch => &lse::REQUESTS,
+            Self::Memx => &memx::REQUESTS,
+        }
+    }
+
     /// Returns the request protocol of a transport, if its venue accepts requests over TCP.
     #[must_use]
     pub const fn of(transport: TransportKind) -> Option<Self> {
@@ -172,6 +189,17 @@ impl RequestProtocol {
 }
 
 impl SnapshotProtocol {
+    /// Returns the venue's row.
+    pub(crate) const fn rules(self) -> &'static SnapshotRules {
+        match self {
+            Self::Glimpse => &nasdaq::SNAPSHOTS,
+            Self::Spin => &cboe::SNAPSHOTS,
+            Self::Refresh => &nyse::SNAPSHOTS,
+            Self::Mitch => &lse::SNAPSHOTS,
+            Self::Memx => &memx::SNAPSHOTS,
+        }
+    }
+
     /// Returns the protocol of snapshots that arrive over the connection.
     #[must_use]
     pub const fn of(transport: TransportKind) -> Self {

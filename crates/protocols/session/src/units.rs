@@ -4,6 +4,8 @@
 //! accept requests and send snapshots over TCP ([`requests`](crate::requests), [`snapshot`](crate::snapshot)). The datagram
 //! requests here are for our own servers: a header without messages that has the number of messages wanted, at most 255.
 
+pub(crate) mod tcp;
+
 use std::marker::PhantomData;
 
 use tapeworks_wire::DecodeError;

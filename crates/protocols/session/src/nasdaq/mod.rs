@@ -1,5 +1,7 @@
-//! Nasdaq: MoldUDP64 with datagram requests.
+//! Nasdaq: MoldUDP64 with datagram requests, and GLIMPSE over SoupBinTCP for snapshots.
 
+mod glimpse;
 mod moldudp64;
 
+pub(crate) use glimpse::{Glimpse, SNAPSHOTS};
 pub use moldudp64::MoldUdp64;

@@ -1,17 +1,55 @@
-//! Pillar packets with messages other than those of a channel.
+//! Pillar packets on a connection.
 
-use tapeworks_wire::nyse::packet::{DeliveryFlag, HEADER_BYTES, PillarPacketFields};
+use tapeworks_wire::nyse::packet::{DeliveryFlag, HEADER_BYTES, PillarPacket, PillarPacketFields};
 use tapeworks_wire::{Nanoseconds, SecondsSinceEpoch};
 
-pub(super) const SECOND_NS: u64 = 1_000_000_000;
+use crate::dialect::{Connection, LoginLimits, SECOND_NS, each_block};
+
+const LIMITS: LoginLimits = LoginLimits { sub_id: 0, user: 10, password: 0 };
+
+/// Connections without a login: the user is the source that each request names.
+pub(super) const CONNECTION: Connection = Connection {
+    header_bytes: HEADER_BYTES,
+    // A client's packets have at most 40 bytes, a server's 45.
+    longest_bytes: 512,
+    accepts_longer: false,
+    packet_bytes,
+    each_message,
+    packet,
+    heartbeat: &[],
+    limits: LIMITS,
+    login: |_, _| Vec::new(),
+};
+
+fn packet_bytes(start: &[u8]) -> Option<usize> {
+    start.first_chunk::<2>().map(|length| usize::from(u16::from_le_bytes(*length)))
+}
+
+/// Passes on each message of a packet. Returns `false`, and passes none, if they do not match the header.
+pub(super) fn each_message(packet: &[u8], each: &mut dyn FnMut(&[u8])) -> bool {
+    PillarPacket::decode(packet).is_ok_and(|pillar| {
+        let bytes = packet.len().saturating_sub(HEADER_BYTES);
+        each_block(pillar.blocks(), usize::from(pillar.count()), bytes, each)
+    })
+}
+
+/// Returns whether a packet has no messages.
+pub(super) fn is_heartbeat(packet: &[u8]) -> bool {
+    packet.get(3) == Some(&0)
+}
+
+/// Returns a packet's number.
+pub(super) fn number(packet: &[u8]) -> Option<u32> {
+    PillarPacket::decode(packet).ok().map(|packet| packet.sequence())
+}
 
 /// Returns a message's type.
-pub(crate) fn tag(message: &[u8]) -> u16 {
+pub(super) fn tag(message: &[u8]) -> u16 {
     message.get(2..4).and_then(|tag| tag.try_into().ok()).map_or(0, u16::from_le_bytes)
 }
 
 /// Builds a packet sent at `utc_ns` with one message, or with none as a heartbeat.
-pub(crate) fn packet(message: &[u8], number: u32, utc_ns: u64) -> Vec<u8> {
+pub(super) fn packet(message: &[u8], number: u32, utc_ns: u64) -> Vec<u8> {
     let flag = if message.is_empty() { DeliveryFlag::Heartbeat } else { DeliveryFlag::Original };
     packet_of(flag, u8::from(!message.is_empty()), message, number, utc_ns)
 }

@@ -1,26 +1,12 @@
 //! The client's end: logs in, sends the requests of one channel, and reconnects after a disconnect.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::ops::Range;
 
-use tapeworks_wire::Ascii;
-use tapeworks_wire::cboe::grp::{self, GapRequest, GapRequestFields, Login, LoginFields, LoginStatus};
-use tapeworks_wire::memx::tcp::{
-    self, HEADER_BYTES, LoginRequestFields as TokenFields, ReplayRequest, ReplayRequestFields, TokenType,
-};
-use tapeworks_wire::memx::udp::SequencedPacketFields;
-use tapeworks_wire::memx::udp::{HEADER_LENGTH, MessageType};
-use tapeworks_wire::millennium::recovery;
-use tapeworks_wire::nyse::integrated::{
-    HeartbeatResponse, HeartbeatResponseFields, RequestResponse, RetransmissionRequest,
-    RetransmissionRequestFields,
-};
-
-use super::{
-    DayTime, PacketReader, RequestLogin, RequestProtocol, RequestStatus, SECOND_NS, pillar_of, unit_of,
-};
-use crate::outgoing::Outgoing;
+use super::link::Link;
+use super::replay::Replay;
+use super::{DayTime, RequestLogin, RequestProtocol, RequestStatus};
+use crate::dialect::{Heard, RequestRules, SECOND_NS};
 use crate::throttle::Throttle;
 use crate::transport::{Request, SessionId};
 
@@ -35,6 +21,9 @@ const LOGIN_NS: u64 = 5 * SECOND_NS;
 
 /// How long a response may take, and the time between messages of a replay over the connection, in ns.
 const RESPONSE_NS: u64 = SECOND_NS;
+
+/// How long the server may read nothing, in ns.
+const STALL_NS: u64 = 5 * SECOND_NS;
 
 /// The connection is closed after this many requests in a row without a response.
 const MOST_UNANSWERED: u32 = 5;
@@ -51,9 +40,6 @@ const MOST_OUTPUT_BYTES: usize = 4_096;
 /// The most packets of requested messages that wait for the caller. Further ones are dropped.
 const MOST_ANSWERS: usize = 4_096;
 
-/// The most bytes in a packet of requested messages for the caller, unless one message is longer.
-const ANSWER_BYTES: usize = 1_400;
-
 /// Returns how long to pause requests after a refused quota, in ns.
 const fn pause_ns(status: RequestStatus) -> u64 {
     match status {
@@ -64,50 +50,31 @@ const fn pause_ns(status: RequestStatus) -> u64 {
     }
 }
 
-/// Builds a MEMX login: the token is user name and password.
-pub(crate) fn token_login(user: &[u8], password: &[u8]) -> Vec<u8> {
-    let token = [user, b":", password].concat();
-    // Name and password together have at most 48 characters.
-    let message_length = (1 + token.len()) as u16;
-    let fields = TokenFields { message_length, token_type: TokenType::Plain, token: &token };
-    let mut login = vec![0; HEADER_BYTES + 1 + token.len()];
-    let written = fields.encode_into(&mut login);
-    debug_assert!(written.is_ok(), "the login has its room: {written:?}");
-    login
-}
-
 /// Why a connection ended or failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequesterEnd {
     /// The server refused the login.
+    #[error("the server refused the login")]
     Refused,
     /// The server did not answer the login, or several requests in a row, in time.
+    #[error("the server did not answer in time")]
     NoAnswer,
     /// The server sent nothing for too long.
+    #[error("the server is silent")]
     Silent,
     /// The server reads nothing.
+    #[error("the server does not read")]
     Stalled,
     /// The server sent an invalid packet.
+    #[error("the server sent an invalid packet")]
     Malformed,
     /// The server closed the connection.
+    #[error("the server closed the connection")]
     Closed,
     /// The server could not be reached.
+    #[error("the server cannot be reached")]
     Unreachable,
-}
-
-impl fmt::Display for RequesterEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Refused => "the server refused the login",
-            Self::NoAnswer => "the server did not answer in time",
-            Self::Silent => "the server is silent",
-            Self::Stalled => "the server does not read",
-            Self::Malformed => "the server sent an invalid packet",
-            Self::Closed => "the server closed the connection",
-            Self::Unreachable => "the server cannot be reached",
-        })
-    }
 }
 
 /// A requester's counters.
@@ -182,23 +149,6 @@ const fn is_within(one: &Range<u64>, other: &Range<u64>) -> bool {
     other.start <= one.start && one.end <= other.end
 }
 
-/// MEMX: messages that arrive one by one, to be packed into a packet.
-#[derive(Debug, Clone)]
-struct Replay {
-    session_id: u64,
-    /// The number of the packet's first message.
-    first: u64,
-    count: u16,
-    blocks: Vec<u8>,
-}
-
-impl Replay {
-    /// Returns the number of the next message.
-    const fn next(&self) -> u64 {
-        self.first.saturating_add(self.count as u64)
-    }
-}
-
 /// The client's end of one channel.
 ///
 /// The caller opens a connection when [`Requester::wants`] says so, reports it with [`Requester::connected`], moves the
@@ -208,27 +158,15 @@ impl Replay {
 pub struct Requester {
     login: RequestLogin,
     state: State,
-    packets: PacketReader,
-    output: Outgoing,
+    link: Link,
     waiting: VecDeque<Wanted>,
     outstanding: Option<Wanted>,
     /// Requests in a row without a response.
     unanswered: u32,
     throttle: Throttle,
     paused_until_ns: u64,
-    /// The number of the next packet to NYSE.
-    next_number: u32,
-    day_time: DayTime,
     answers: VecDeque<Vec<u8>>,
     replay: Option<Replay>,
-    /// When the connection was established.
-    since_ns: u64,
-    /// When bytes were last received.
-    heard_ns: u64,
-    /// When bytes were last sent, or last queued while nothing was waiting.
-    moved_ns: u64,
-    /// When a packet was last queued.
-    put_ns: u64,
     retry_at_ns: u64,
     wait_ns: u64,
     counters: RequesterCounters,
@@ -241,21 +179,14 @@ impl Requester {
         Self {
             login,
             state: State::Apart,
-            packets: PacketReader::default(),
-            output: Outgoing::default(),
+            link: Link::new(login.protocol().rules().connection, DayTime::default(), 0),
             waiting: VecDeque::new(),
             outstanding: None,
             unanswered: 0,
             throttle: Throttle::new(login.protocol().per_second()),
             paused_until_ns: 0,
-            next_number: 1,
-            day_time: DayTime::default(),
             answers: VecDeque::new(),
             replay: None,
-            since_ns: 0,
-            heard_ns: 0,
-            moved_ns: 0,
-            put_ns: 0,
             retry_at_ns: 0,
             wait_ns: FIRST_WAIT_NS,
             counters: RequesterCounters::default(),
@@ -266,9 +197,13 @@ impl Requester {
         self.login.protocol()
     }
 
-    /// Sets the UTC time for packets to NYSE. Without it they contain the time of the monotonic clock.
+    const fn rules(&self) -> &'static RequestRules {
+        self.protocol().rules()
+    }
+
+    /// Sets the UTC time for packets that have a send time. Without it they contain the time of the monotonic clock.
     pub const fn set_day_time(&mut self, day_time: DayTime) {
-        self.day_time = day_time;
+        self.link.day_time = day_time;
     }
 
     /// Returns whether the caller must open the connection now.
@@ -297,37 +232,17 @@ impl Requester {
 
     /// Records that the connection is established, and sends the login if the protocol has one.
     pub fn connected(&mut self, now_ns: u64) {
-        self.packets.clear();
-        self.output.clear();
-        (self.since_ns, self.heard_ns, self.moved_ns, self.put_ns) = (now_ns, now_ns, now_ns, now_ns);
+        self.link.reset(now_ns);
         self.unanswered = 0;
-        match self.login {
-            RequestLogin::Grp { sub_id, user, password } => {
-                let fields = LoginFields {
-                    length: Login::LENGTH as u8,
-                    session_sub_id: sub_id,
-                    username: user,
-                    filler: Ascii::default(),
-                    password,
-                };
-                self.state = State::LoggingIn;
-                self.put(&unit_of(&fields.encode()), now_ns);
-            }
-            RequestLogin::Mitch { user, password } => {
-                let length = recovery::LoginRequest::LENGTH as u8;
-                let fields = recovery::LoginRequestFields { length, username: user, password };
-                self.state = State::LoggingIn;
-                self.put(&unit_of(&fields.encode()), now_ns);
-            }
-            RequestLogin::Memx { user, password } => {
-                self.state = State::LoggingIn;
-                self.put(&token_login(user.trimmed(), password.trimmed()), now_ns);
-            }
-            RequestLogin::Pillar { .. } => {
-                (self.state, self.next_number) = (State::Ready, 1);
-                self.counters.connections += 1;
-                self.send_next(now_ns);
-            }
+        if self.rules().has_login {
+            self.state = State::LoggingIn;
+            let RequestLogin { sub_id, user, password, .. } = &self.login;
+            let texts = [sub_id.trimmed(), user.trimmed(), password.trimmed()];
+            self.link.put(&(self.rules().connection.login)(texts, None), now_ns);
+        } else {
+            self.state = State::Ready;
+            self.counters.connections += 1;
+            self.send_next(now_ns);
         }
     }
 
@@ -345,8 +260,7 @@ impl Requester {
         self.state = State::Apart;
         self.close_packet();
         (self.outstanding, self.replay) = (None, None);
-        self.packets.clear();
-        self.output.clear();
+        self.link.reset(now_ns);
         self.counters.ends += 1;
         self.retry_at_ns = now_ns.saturating_add(self.wait_ns);
         self.wait_ns = self.wait_ns.saturating_mul(2).min(LONGEST_WAIT_NS);
@@ -356,9 +270,8 @@ impl Requester {
     pub fn request(&mut self, request: &Request, now_ns: u64) {
         let Request { session, first, count } = *request;
         let numbers = first..first.saturating_add(u64::from(count));
-        // Sequence numbers have 32 bits on the wire, except at MEMX.
         let is_ours = session.transport() == self.protocol().transport();
-        let has_room = self.protocol() == RequestProtocol::Memx || numbers.end <= u64::from(u32::MAX);
+        let has_room = numbers.end <= self.rules().last_number;
         let is_possible = is_ours && !numbers.is_empty() && has_room;
         if !is_possible || now_ns < self.paused_until_ns {
             self.counters.dropped += 1;
@@ -385,7 +298,7 @@ impl Requester {
         let may = self.state == State::Ready
             && self.outstanding.is_none()
             && now_ns >= self.paused_until_ns
-            && self.output.unsent_bytes() < MOST_OUTPUT_BYTES;
+            && self.link.output.unsent_bytes() < MOST_OUTPUT_BYTES;
         let Some(first) = self.waiting.front_mut().filter(|_| may) else { return };
         if !self.throttle.take(now_ns) {
             return;
@@ -398,63 +311,13 @@ impl Requester {
         if first.numbers.is_empty() {
             self.waiting.pop_front();
         }
-        // The numbers have 32 bits (MEMX uses `start` below), and there are at most 1,000 of them.
-        let (begin, count) = (numbers.start as u32, (numbers.end - numbers.start) as u16);
+        // There are at most 65,535 of them.
+        let request = Request { session, first: start, count: (numbers.end - start) as u16 };
         self.outstanding = Some(Wanted { session, numbers, since_ns: now_ns });
         self.counters.sent += 1;
-        match self.login {
-            RequestLogin::Grp { .. } => {
-                let SessionId::CboeUnit(unit) = session else { return };
-                let fields =
-                    GapRequestFields { length: GapRequest::LENGTH as u8, unit, sequence: begin, count };
-                self.put(&unit_of(&fields.encode()), now_ns);
-            }
-            RequestLogin::Mitch { .. } => {
-                let SessionId::MitchUnit(group) = session else { return };
-                let fields = recovery::ReplayRequestFields {
-                    length: recovery::ReplayRequest::LENGTH as u8,
-                    market_data_group: Ascii([group]),
-                    first_message: begin,
-                    count,
-                };
-                self.put(&unit_of(&fields.encode()), now_ns);
-            }
-            RequestLogin::Memx { .. } => {
-                let SessionId::Memoir(session_id) = session else { return };
-                let fields = ReplayRequestFields {
-                    message_length: (ReplayRequest::LENGTH - HEADER_BYTES) as u16,
-                    session_id,
-                    next_sequence_number: start,
-                    count: u32::from(count),
-                };
-                self.put(&fields.encode(), now_ns);
-            }
-            RequestLogin::Pillar { source, product, channel } => {
-                let fields = RetransmissionRequestFields {
-                    length: RetransmissionRequest::LENGTH as u16,
-                    begin_sequence: begin,
-                    end_sequence: begin.saturating_add(u32::from(count) - 1),
-                    source_id: source,
-                    product_id: product,
-                    channel_id: channel,
-                };
-                self.put_pillar(&fields.encode(), now_ns);
-            }
+        if let Some(message) = self.rules().dialect.request(&self.login, &request) {
+            self.link.send(&message, now_ns);
         }
-    }
-
-    fn put_pillar(&mut self, message: &[u8], now_ns: u64) {
-        let packet = pillar_of(message, self.next_number, self.day_time.at(now_ns));
-        self.next_number = self.next_number.wrapping_add(1);
-        self.put(&packet, now_ns);
-    }
-
-    fn put(&mut self, packet: &[u8], now_ns: u64) {
-        if self.output.unsent_bytes() == 0 {
-            self.moved_ns = now_ns;
-        }
-        self.output.put(packet);
-        self.put_ns = now_ns;
     }
 
     /// Processes bytes from the server.
@@ -462,13 +325,13 @@ impl Requester {
         if matches!(self.state, State::Apart | State::Over(_)) {
             return;
         }
-        self.heard_ns = now_ns;
-        let mut packets = std::mem::take(&mut self.packets);
-        let read = packets.read(self.protocol(), bytes, |packet| {
+        self.link.heard_ns = now_ns;
+        let mut packets = std::mem::take(&mut self.link.packets);
+        let read = packets.read(self.rules().connection, bytes, |packet| {
             self.packet(packet, now_ns);
             !matches!(self.state, State::Over(_))
         });
-        self.packets = packets;
+        self.link.packets = packets;
         if read.is_err() {
             self.end(RequesterEnd::Malformed);
         }
@@ -476,47 +339,70 @@ impl Requester {
     }
 
     fn packet(&mut self, packet: &[u8], now_ns: u64) {
-        let protocol = self.protocol();
-        let is_sound = match protocol {
-            RequestProtocol::Grp => protocol.each_message(packet, |message| self.of_grp(message, now_ns)),
-            // Number 0 marks the server's own messages; any other is the number of a requested message.
-            RequestProtocol::Mitch if packet.get(4..8).is_some_and(|number| number != [0; 4]) => {
-                let is_sound = protocol.each_message(packet, |_| {});
-                if is_sound && protocol.count(packet) != Some(0) {
-                    self.put_answer(packet.to_vec());
-                }
-                is_sound
+        let rules = self.rules();
+        if !rules.has_login {
+            // A server that sends packets is alive.
+            self.wait_ns = FIRST_WAIT_NS;
+        }
+        if let Some(answer) = rules.dialect.heartbeat_answer(packet, &self.login)
+            && self.link.output.unsent_bytes() < MOST_OUTPUT_BYTES
+        {
+            self.link.send(&answer, now_ns);
+        }
+        let (is_answer, mut messages) = (rules.dialect.is_answer(packet), 0);
+        let is_sound = (rules.connection.each_message)(packet, &mut |message| {
+            messages += 1;
+            if !is_answer {
+                self.message(&rules.dialect.heard(message), now_ns);
             }
-            RequestProtocol::Mitch => protocol.each_message(packet, |message| self.of_mitch(message, now_ns)),
-            RequestProtocol::Memx => protocol.each_message(packet, |message| self.of_memx(message, now_ns)),
-            RequestProtocol::Pillar => {
-                // A server that sends packets is alive.
-                self.wait_ns = FIRST_WAIT_NS;
-                if protocol.count(packet) == Some(0) {
-                    self.answer_heartbeat(now_ns);
-                }
-                protocol.each_message(packet, |message| self.of_pillar(message))
-            }
-        };
+        });
         if !is_sound {
             self.end(RequesterEnd::Malformed);
+        } else if is_answer && messages > 0 {
+            self.put_answer(packet.to_vec());
         }
     }
 
-    fn of_grp(&mut self, message: &[u8], now_ns: u64) {
-        match (grp::Message::decode(message), self.state) {
-            (Ok(grp::Message::LoginResponse(response)), State::LoggingIn) => {
-                self.logged_in(response.status() == LoginStatus::Accepted, now_ns);
+    fn message(&mut self, heard: &Heard<'_>, now_ns: u64) {
+        let sent = self.outstanding.clone().filter(|_| self.state == State::Ready);
+        match (heard, self.state, sent) {
+            (Heard::Nothing, ..) => {}
+            (Heard::Closed, ..) => self.end(RequesterEnd::Closed),
+            (Heard::LoggedIn(is_accepted), State::LoggingIn, _) => self.logged_in(*is_accepted, now_ns),
+            (Heard::Response { session, numbers, status }, State::Ready, _) => {
+                self.response(*session, numbers, *status, now_ns);
             }
-            (Ok(grp::Message::GapResponse(response)), State::Ready) => {
-                let first = u64::from(response.sequence());
-                let numbers = first..first.saturating_add(u64::from(response.count()));
-                let status = RequestStatus::of_grp(response.status());
-                self.response(SessionId::CboeUnit(response.unit()), &numbers, status, now_ns);
+            // A server that no longer has the first messages starts later.
+            (Heard::ReplayBegin(first), _, Some(sent)) if sent.numbers.contains(first) => {
+                self.close_packet();
+                self.moves(now_ns);
+                self.replay = Some(Replay::new(sent.session, *first));
             }
-            // Messages of a later revision, and unexpected answers.
+            (Heard::ReplayBegin(_), ..) => {
+                self.close_packet();
+                self.replay = None;
+                self.counters.unexpected += 1;
+            }
+            (Heard::Replayed(message), _, Some(sent))
+                if self.replay.as_ref().is_some_and(|replay| sent.numbers.contains(&replay.next())) =>
+            {
+                self.moves(now_ns);
+                if let Some(packet) = self.replay.as_mut().and_then(|replay| replay.put(message)) {
+                    self.put_answer(packet);
+                }
+            }
+            (Heard::ReplayComplete, _, Some(sent)) if self.replay.is_some() => {
+                self.end_replay(&sent, RequestStatus::Accepted, now_ns);
+            }
+            (Heard::ReplayRefused(status), _, Some(sent)) => self.end_replay(&sent, *status, now_ns),
             _ => self.counters.unexpected += 1,
         }
+    }
+
+    fn end_replay(&mut self, sent: &Wanted, status: RequestStatus, now_ns: u64) {
+        self.close_packet();
+        self.replay = None;
+        self.response(sent.session, &sent.numbers, status, now_ns);
     }
 
     /// Handles the answer to the login.
@@ -531,78 +417,6 @@ impl Requester {
         }
     }
 
-    fn of_mitch(&mut self, message: &[u8], now_ns: u64) {
-        match (recovery::Message::decode(message), self.state) {
-            (Ok(recovery::Message::LoginResponse(response)), State::LoggingIn) => {
-                self.logged_in(response.status() == recovery::LoginStatus::Accepted, now_ns);
-            }
-            (Ok(recovery::Message::ReplayResponse(response)), State::Ready) => {
-                let first = u64::from(response.first_message());
-                let numbers = first..first.saturating_add(u64::from(response.count()));
-                let [group] = response.market_data_group().0;
-                let status = RequestStatus::of_mitch(response.status());
-                self.response(SessionId::MitchUnit(group), &numbers, status, now_ns);
-            }
-            _ => self.counters.unexpected += 1,
-        }
-    }
-
-    fn of_memx(&mut self, message: &[u8], now_ns: u64) {
-        use tcp::Message;
-        let sent = self.outstanding.clone();
-        match (Message::decode(message), self.state, sent) {
-            (Ok(Message::Heartbeat(_) | Message::StartOfSession(_)), ..) => {}
-            (Ok(Message::LoginAccepted(accepted)), State::LoggingIn, _) => {
-                let mode = accepted.supported_request_mode();
-                self.logged_in(mode == tcp::RequestMode::Replay, now_ns);
-            }
-            (Ok(Message::LoginRejected(_)), State::LoggingIn, _) => self.logged_in(false, now_ns),
-            (Ok(Message::EndOfSession(_)), ..) => self.end(RequesterEnd::Closed),
-            // A server that no longer has the first messages starts later.
-            (Ok(Message::ReplayBegin(begin)), State::Ready, Some(sent))
-                if sent.numbers.contains(&begin.next_sequence_number()) =>
-            {
-                self.close_packet();
-                self.moves(now_ns);
-                let SessionId::Memoir(session_id) = sent.session else { return };
-                let first = begin.next_sequence_number();
-                self.replay = Some(Replay { session_id, first, count: 0, blocks: Vec::new() });
-            }
-            (Ok(Message::ReplayBegin(_)), ..) => {
-                self.close_packet();
-                self.replay = None;
-                self.counters.unexpected += 1;
-            }
-            (Ok(Message::SequencedMessage(m)), State::Ready, Some(sent))
-                if self.replay.as_ref().is_some_and(|replay| sent.numbers.contains(&replay.next())) =>
-            {
-                self.moves(now_ns);
-                let (message, longest) = (m.message(), ANSWER_BYTES);
-                if self.replay.as_ref().is_some_and(|replay| replay.blocks.len() + message.len() > longest) {
-                    self.close_packet();
-                }
-                if let Some(replay) = &mut self.replay {
-                    // A packet of the connection has fewer than 65,536 bytes.
-                    replay.blocks.extend_from_slice(&(message.len() as u16).to_be_bytes());
-                    replay.blocks.extend_from_slice(message);
-                    replay.count += 1;
-                }
-            }
-            (Ok(Message::ReplayComplete(_)), State::Ready, Some(sent)) if self.replay.is_some() => {
-                self.close_packet();
-                self.replay = None;
-                self.response(sent.session, &sent.numbers, RequestStatus::Accepted, now_ns);
-            }
-            (Ok(Message::ReplayRejected(rejected)), State::Ready, Some(sent)) => {
-                self.close_packet();
-                self.replay = None;
-                let status = RequestStatus::of_memx(rejected.replay_reject_code());
-                self.response(sent.session, &sent.numbers, status, now_ns);
-            }
-            _ => self.counters.unexpected += 1,
-        }
-    }
-
     /// Restarts the response timeout, because the request is being answered.
     const fn moves(&mut self, now_ns: u64) {
         if let Some(sent) = &mut self.outstanding {
@@ -612,22 +426,9 @@ impl Requester {
 
     /// Packs the messages so far into a packet in the feed's format.
     fn close_packet(&mut self) {
-        let Some(replay) = self.replay.as_mut().filter(|replay| replay.count > 0) else { return };
-        let fields = SequencedPacketFields {
-            message_type: MessageType::SequencedMessages,
-            header_length: HEADER_LENGTH,
-            session_id: replay.session_id,
-            sequence_number: replay.first,
-            message_count: replay.count,
-            messages: &replay.blocks,
-        };
-        let mut packet = vec![0; usize::from(HEADER_LENGTH) + 2 + replay.blocks.len()];
-        let written = fields.encode_into(&mut packet);
-        debug_assert!(written.is_ok(), "the packet has its room: {written:?}");
-        replay.first = replay.next();
-        replay.count = 0;
-        replay.blocks.clear();
-        self.put_answer(packet);
+        if let Some(packet) = self.replay.as_mut().and_then(Replay::take_packet) {
+            self.put_answer(packet);
+        }
     }
 
     fn put_answer(&mut self, packet: Vec<u8>) {
@@ -642,18 +443,6 @@ impl Requester {
     #[must_use]
     pub fn take_answer(&mut self) -> Option<Vec<u8>> {
         self.answers.pop_front()
-    }
-
-    fn of_pillar(&mut self, message: &[u8]) {
-        let is_response = message.get(2..4) == Some(&RequestResponse::TAG.to_le_bytes());
-        let Some(response) = RequestResponse::decode(message).ok().filter(|_| is_response) else {
-            self.counters.unexpected += 1;
-            return;
-        };
-        let numbers =
-            u64::from(response.begin_sequence())..u64::from(response.end_sequence()).saturating_add(1);
-        let status = RequestStatus::of_pillar(response.status());
-        self.response(SessionId::Pillar, &numbers, status, self.heard_ns);
     }
 
     fn response(&mut self, session: SessionId, numbers: &Range<u64>, status: RequestStatus, now_ns: u64) {
@@ -674,28 +463,15 @@ impl Requester {
         }
     }
 
-    /// Answers a heartbeat. NYSE's server closes the connection of a client that does not.
-    fn answer_heartbeat(&mut self, now_ns: u64) {
-        let RequestLogin::Pillar { source, .. } = self.login else { return };
-        if self.output.unsent_bytes() < MOST_OUTPUT_BYTES {
-            let fields =
-                HeartbeatResponseFields { length: HeartbeatResponse::LENGTH as u16, source_id: source };
-            self.put_pillar(&fields.encode(), now_ns);
-        }
-    }
-
     /// Returns the bytes to send next; empty if there are none.
     #[must_use]
     pub fn output(&self) -> &[u8] {
-        if matches!(self.state, State::Apart | State::Over(_)) { &[] } else { self.output.unsent() }
+        if matches!(self.state, State::Apart | State::Over(_)) { &[] } else { self.link.output.unsent() }
     }
 
     /// Records that this many bytes were sent.
     pub fn sent(&mut self, bytes: usize, now_ns: u64) {
-        if bytes > 0 {
-            self.output.sent(bytes);
-            self.moved_ns = now_ns;
-        }
+        self.link.sent(bytes, now_ns);
     }
 
     /// Records that the server closed its side.
@@ -724,15 +500,15 @@ impl Requester {
         match self.state {
             State::Apart => self.retry_at_ns,
             State::Over(_) => 0,
-            State::LoggingIn => self.since_ns.saturating_add(LOGIN_NS),
+            State::LoggingIn => self.link.since_ns.saturating_add(LOGIN_NS),
             State::Ready => {
-                let protocol = self.protocol();
-                let silent_ns = self.heard_ns.saturating_add(protocol.silence_ns());
-                let has_room = self.output.unsent_bytes() < MOST_OUTPUT_BYTES;
-                let heartbeat_ns = (protocol.has_login() && has_room)
-                    .then(|| self.put_ns.saturating_add(protocol.server_heartbeat_ns()));
-                let stalled_ns = (self.output.unsent_bytes() > 0)
-                    .then(|| self.moved_ns.saturating_add(RequestProtocol::Grp.silence_ns()));
+                let rules = self.rules();
+                let silent_ns = self.link.heard_ns.saturating_add(rules.silence_ns);
+                let has_room = self.link.output.unsent_bytes() < MOST_OUTPUT_BYTES;
+                let heartbeat_ns = (rules.has_login && has_room)
+                    .then(|| self.link.put_ns.saturating_add(rules.heartbeat_ns));
+                let stalled_ns = (self.link.output.unsent_bytes() > 0)
+                    .then(|| self.link.moved_ns.saturating_add(STALL_NS));
                 let next_ns = match &self.outstanding {
                     Some(sent) => Some(sent.since_ns.saturating_add(RESPONSE_NS)),
                     None if self.waiting.is_empty() || !has_room => None,
@@ -746,18 +522,18 @@ impl Requester {
     /// Runs the timers: heartbeats, timeouts, and waiting requests.
     pub fn tick(&mut self, now_ns: u64) {
         let since = |time_ns: u64| now_ns.saturating_sub(time_ns);
-        if self.state == State::LoggingIn && since(self.since_ns) >= LOGIN_NS {
+        if self.state == State::LoggingIn && since(self.link.since_ns) >= LOGIN_NS {
             self.end(RequesterEnd::NoAnswer);
         }
         if self.state != State::Ready {
             return;
         }
-        let protocol = self.protocol();
-        if since(self.heard_ns) >= protocol.silence_ns() {
+        let rules = self.rules();
+        if since(self.link.heard_ns) >= rules.silence_ns {
             self.end(RequesterEnd::Silent);
             return;
         }
-        if self.output.unsent_bytes() > 0 && since(self.moved_ns) >= RequestProtocol::Grp.silence_ns() {
+        if self.link.output.unsent_bytes() > 0 && since(self.link.moved_ns) >= STALL_NS {
             self.end(RequesterEnd::Stalled);
             return;
         }
@@ -772,11 +548,11 @@ impl Requester {
             }
         }
         self.send_next(now_ns);
-        if protocol.has_login()
-            && since(self.put_ns) >= protocol.server_heartbeat_ns()
-            && self.output.unsent_bytes() < MOST_OUTPUT_BYTES
+        if rules.has_login
+            && since(self.link.put_ns) >= rules.heartbeat_ns
+            && self.link.output.unsent_bytes() < MOST_OUTPUT_BYTES
         {
-            self.put(protocol.heartbeat(), now_ns);
+            self.link.send(&[], now_ns);
         }
     }
 }

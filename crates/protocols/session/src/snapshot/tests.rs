@@ -3,11 +3,17 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use tapeworks_wire::cboe::pitch::AddOrderShort;
+use tapeworks_wire::millennium::mitch;
 use tapeworks_wire::nasdaq::glimpse50;
 use tapeworks_wire::nasdaq::soupbintcp::{LoginRequestFields, Message, Packets};
+use tapeworks_wire::{Ascii, AsciiNumber};
 
 use super::*;
+use crate::dialect::SECOND_NS;
 use crate::login::{Credentials, LOGIN_TIMEOUT_NS, STALL_TIMEOUT_NS};
+use crate::transport::SessionId;
+use crate::units::tcp::HEARTBEAT as UNIT_HEARTBEAT;
 
 fn image() -> Arc<Image> {
     let session = SessionId::MoldUdp64(*b"AA00000007");

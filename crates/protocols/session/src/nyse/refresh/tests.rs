@@ -9,6 +9,8 @@ use tapeworks_wire::nyse::integrated::{
     SourceTimeReferenceFields, SymbolIndexMappingFields,
 };
 
+use tapeworks_wire::Nanoseconds;
+
 use super::*;
 use crate::login::Credentials;
 use crate::snapshot::{Fetched, SnapshotClient, SnapshotEnd, SnapshotProtocol, SnapshotServer};
@@ -198,7 +200,7 @@ fn a_stranger_is_refused_and_what_is_no_request_ends_the_connection() {
     assert_eq!(answered[answered.len() - 14..][..4], [14, 0, 12, 0]);
     server.receive(&answered, 0);
     assert_eq!(server.over(), None);
-    server.receive(&pillar_of(&mapping(1), 1, 0), 0);
+    server.receive(&packets::packet(&mapping(1), 1, 0), 0);
     assert_eq!(server.over(), Some(SnapshotEnd::Malformed));
     for (silent_ns, is_over) in [(9 * SECOND_NS, false), (11 * SECOND_NS, true)] {
         let (_, mut server) = both();
@@ -231,7 +233,7 @@ fn answers_to(wanted: Wanted, image: Arc<Image>) -> Vec<Vec<u8>> {
         }
     };
     let (_, mut server) = both();
-    server.receive(&pillar_of(&request, 1, 0), 0);
+    server.receive(&packets::packet(&request, 1, 0), 0);
     server.give(image, 0);
     std::iter::from_fn(|| server.next_datagram()).collect()
 }
@@ -253,7 +255,7 @@ fn count_of(messages: &[Vec<u8>], wanted: u16) -> usize {
 #[test]
 fn packets_of_other_answers_are_counted_and_change_nothing() {
     let (mut client, mut server) = both();
-    let mut strangers = vec![pillar_of(&mapping(1), 7, 0), vec![1, 2, 3]];
+    let mut strangers = vec![packets::packet(&mapping(1), 7, 0), vec![1, 2, 3]];
     // A book arrives before the directory.
     strangers.extend(answers_to(Wanted::Book(ALL), image(&[1], 3)));
     strangers.iter().for_each(|packet| client.receive_datagram(packet));
@@ -374,7 +376,7 @@ fn a_server_answers_requests_that_repeat_each_other_once() {
                 product_id: 0,
                 channel_id: 0,
             };
-            server.receive(&pillar_of(&fields.encode(), number, 0), 0);
+            server.receive(&packets::packet(&fields.encode(), number, 0), 0);
         }
         let responses = server.output().chunks(HEADER_BYTES + RequestResponse::LENGTH);
         let status = |packet: &[u8]| RequestResponse::decode(&packet[HEADER_BYTES..]).unwrap().status();
@@ -394,7 +396,7 @@ fn a_server_answers_requests_that_repeat_each_other_once() {
 fn a_server_gives_no_part_of_an_answer_that_is_too_long() {
     let mut longest = vec![0; BLOCK_BYTES];
     longest[..2].copy_from_slice(&(BLOCK_BYTES as u16).to_le_bytes());
-    let mut service = RefreshService::default();
+    let mut service = RefreshServer::default();
     service.answer(&vec![longest.as_slice(); 1 + usize::from(u16::MAX)], 5, 0);
     assert_eq!((service.next_datagram(), service.unanswered, service.messages), (None, 1, 0));
     service.answer(&[longest.as_slice(); 3], 5, 0);
@@ -436,7 +438,7 @@ proptest! {
             let now_ns = number as u64 * SECOND_NS;
             client.tick(now_ns);
             if *is_packet {
-                let mut packet = [pillar_of(&[], 1, now_ns), chunk.clone()].concat();
+                let mut packet = [packets::packet(&[], 1, now_ns), chunk.clone()].concat();
                 (packet[0], packet[2], packet[3]) = (packet.len() as u8, flag, 1);
                 client.receive_datagram(&packet);
             } else {

@@ -26,7 +26,6 @@
 //! Cost: a client keeps each packet's messages once until all have arrived, at most 256 MiB of them.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 
 use tapeworks_wire::nyse::integrated::{
     AddOrder, AddOrderRefresh, AddOrderRefreshFields, HeartbeatResponse, HeartbeatResponseFields,
@@ -34,13 +33,23 @@ use tapeworks_wire::nyse::integrated::{
     RequestResponseFields, RequestStatus as PillarStatus, SecurityStatus, SourceTimeReference, SymbolClear,
     SymbolIndexMapping, SymbolIndexMappingRequest, SymbolIndexMappingRequestFields,
 };
-use tapeworks_wire::nyse::packet::{DeliveryFlag, HEADER_BYTES, PillarPacket, PillarPacketFields};
-use tapeworks_wire::{Ascii, Nanoseconds, SecondsSinceEpoch};
+use tapeworks_wire::nyse::packet::{DeliveryFlag, HEADER_BYTES, PillarPacket};
+use tapeworks_wire::{Ascii, SecondsSinceEpoch};
 
-use crate::nyse::tag;
+use super::packets::{self, CONNECTION, each_message, is_heartbeat, tag};
+use super::requests::source;
+use crate::dialect::{
+    BLOCK_BYTES, DayTime, Fetched, Flow, Image, Malformed, PacketReader, RequestLogin, SECOND_NS,
+    SnapshotFailure, SnapshotRules,
+};
+use crate::nasdaq::Glimpse;
 
-use super::{BLOCK_BYTES, Image, SECOND_NS, SnapshotFailure, Step};
-use crate::requests::{DayTime, Malformed, PacketReader, RequestLogin, RequestProtocol, pillar_of};
+/// Images are framed like GLIMPSE's until a client requests them.
+pub(crate) static SNAPSHOTS: SnapshotRules = SnapshotRules {
+    is_on_group: true,
+    silence_ns: 125 * SECOND_NS,
+    ..SnapshotRules::new(&CONNECTION, Flow::OnRequest, &Glimpse)
+};
 
 /// How long a response may take, in ns.
 const RESPONSE_NS: u64 = SECOND_NS;
@@ -134,8 +143,8 @@ impl Parts {
     }
 }
 
-/// Passes on each complete message. A message starts with its length.
-fn each_message(mut messages: &[u8], mut each: impl FnMut(&[u8])) {
+/// Passes on each complete message of a part. A message starts with its length.
+fn each_of_part(mut messages: &[u8], mut each: impl FnMut(&[u8])) {
     while let Some(length) =
         messages.first_chunk::<2>().map(|length| usize::from(u16::from_le_bytes(*length)))
         && length >= 4
@@ -147,15 +156,15 @@ fn each_message(mut messages: &[u8], mut each: impl FnMut(&[u8])) {
 }
 
 /// The client's end of one snapshot.
-#[derive(Debug, Clone)]
-pub(super) struct RefreshClient {
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RefreshClient {
     source: Ascii<10>,
     product: u8,
     channel: u8,
     day_time: DayTime,
     now_ns: u64,
     packets: PacketReader,
-    pub(super) output: Vec<u8>,
+    output: Vec<u8>,
     next_number: u32,
     /// The number of the packet awaiting a response, and when it was sent.
     outstanding: Option<(u32, u64)>,
@@ -183,51 +192,29 @@ pub(super) struct RefreshClient {
     next: Option<u64>,
     failure: Option<SnapshotFailure>,
     /// Packets that belong to no answer to these requests, and duplicates.
-    ignored: u64,
+    pub(crate) ignored: u64,
 }
 
 impl RefreshClient {
-    /// Creates a client; `None` if the login is not for NYSE.
-    pub(super) fn new(login: RequestLogin, day_time: DayTime, now_ns: u64) -> Option<Self> {
-        let RequestLogin::Pillar { source, product, channel } = login else { return None };
+    pub(crate) fn new(login: &RequestLogin, day_time: DayTime, now_ns: u64) -> Self {
         let mut client = Self {
-            source,
-            product,
-            channel,
+            source: source(login),
+            product: login.product,
+            channel: login.channel,
             day_time,
             now_ns,
-            packets: PacketReader::default(),
-            output: Vec::new(),
             next_number: 1,
-            outstanding: None,
             wanted: VecDeque::from([Wanted::Directory(ALL)]),
-            requests: 0,
-            directory_requests: 0,
-            single_after: None,
-            first_index: None,
-            has_several: false,
             moved_ns: now_ns,
-            directory: Parts::default(),
-            symbols: BTreeMap::new(),
-            missing: 0,
-            kept_bytes: 0,
-            whole: Vec::new(),
-            at: 0,
-            next: None,
-            failure: None,
-            ignored: 0,
+            ..Self::default()
         };
         client.send_next();
-        Some(client)
-    }
-
-    pub(super) const fn ignored(&self) -> u64 {
-        self.ignored
+        client
     }
 
     fn put(&mut self, message: &[u8]) -> u32 {
         let number = self.next_number;
-        self.output.extend_from_slice(&pillar_of(message, number, self.day_time.at(self.now_ns)));
+        self.output.extend_from_slice(&packets::packet(message, number, self.day_time.at(self.now_ns)));
         self.next_number = number.wrapping_add(1);
         number
     }
@@ -266,27 +253,6 @@ impl RefreshClient {
         self.moved_ns = self.now_ns;
     }
 
-    /// Processes bytes of the connection.
-    pub(super) fn receive(&mut self, bytes: &[u8]) {
-        let mut packets = std::mem::take(&mut self.packets);
-        let read = packets.read(RequestProtocol::Pillar, bytes, |packet| {
-            if RequestProtocol::Pillar.count(packet) == Some(0) {
-                let length = HeartbeatResponse::LENGTH as u16;
-                let answer = HeartbeatResponseFields { length, source_id: self.source };
-                self.put(&answer.encode());
-            }
-            let is_sound = RequestProtocol::Pillar.each_message(packet, |message| self.response(message));
-            if !is_sound {
-                self.failure = Some(SnapshotFailure::Malformed);
-            }
-            is_sound
-        });
-        self.packets = packets;
-        if read.is_err() {
-            self.failure = Some(SnapshotFailure::Malformed);
-        }
-    }
-
     fn response(&mut self, message: &[u8]) {
         let response = RequestResponse::decode(message).ok().filter(|_| tag(message) == RequestResponse::TAG);
         let Some(response) = response else { return };
@@ -298,13 +264,6 @@ impl RefreshClient {
             self.failure = Some(SnapshotFailure::RefreshRefused);
         }
         self.send_next();
-    }
-
-    /// Processes a packet of the group.
-    pub(super) fn receive_datagram(&mut self, payload: &[u8]) {
-        if self.next.is_none() && self.failure.is_none() && self.take(payload).is_none() {
-            self.ignored += 1;
-        }
     }
 
     /// Processes a packet; `None` if it is not part of a refresh, answers none of these requests, or is a duplicate.
@@ -321,7 +280,7 @@ impl RefreshClient {
             return None;
         }
         let (mut header, mut indices, mut are_mappings, mut is_first) = (None, Vec::new(), true, true);
-        let is_sound = RequestProtocol::Pillar.each_message(payload, |message| {
+        let is_sound = each_message(payload, &mut |message| {
             if std::mem::take(&mut is_first) {
                 header = Some(message.to_vec());
             } else {
@@ -417,7 +376,7 @@ impl RefreshClient {
     /// Requests the symbols once the directory is complete.
     fn begin_books(&mut self) {
         for part in self.directory.parts.values() {
-            each_message(part, |message| {
+            each_of_part(part, |message| {
                 if let Some(index) = index_of(message) {
                     self.symbols.entry(index).or_default();
                 }
@@ -442,8 +401,41 @@ impl RefreshClient {
         self.next = Some(next);
     }
 
+    /// Takes the bytes to send next.
+    pub(crate) fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
+    }
+
+    /// Processes bytes of the connection.
+    pub(crate) fn receive(&mut self, bytes: &[u8]) {
+        let mut packets = std::mem::take(&mut self.packets);
+        let read = packets.read(&CONNECTION, bytes, |packet| {
+            if is_heartbeat(packet) {
+                let length = HeartbeatResponse::LENGTH as u16;
+                let answer = HeartbeatResponseFields { length, source_id: self.source };
+                self.put(&answer.encode());
+            }
+            let is_sound = each_message(packet, &mut |message| self.response(message));
+            if !is_sound {
+                self.failure = Some(SnapshotFailure::Malformed);
+            }
+            is_sound
+        });
+        self.packets = packets;
+        if read.is_err() {
+            self.failure = Some(SnapshotFailure::Malformed);
+        }
+    }
+
+    /// Processes a packet of the group.
+    pub(crate) fn receive_datagram(&mut self, payload: &[u8]) {
+        if self.next.is_none() && self.failure.is_none() && self.take(payload).is_none() {
+            self.ignored += 1;
+        }
+    }
+
     /// Runs the timers: requests missing packets again.
-    pub(super) fn tick(&mut self, now_ns: u64) {
+    pub(crate) fn tick(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
         if self.next.is_some() || self.failure.is_some() {
             return;
@@ -469,21 +461,17 @@ impl RefreshClient {
     }
 
     /// Returns the next part of the snapshot.
-    pub(super) fn fetch(&mut self) -> Result<Option<Step>, SnapshotFailure> {
+    pub(crate) fn fetch(&mut self) -> Result<Option<Fetched<'_>>, SnapshotFailure> {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
         let Some(next) = self.next else { return Ok(None) };
         let rest = self.whole.get(self.at..).unwrap_or_default();
-        let Some(length) = rest.first_chunk::<2>() else { return Ok(Some(Step::End(next))) };
-        let begin = self.at;
+        let Some(length) = rest.first_chunk::<2>() else { return Ok(Some(Fetched::End { next })) };
         // The messages of a valid packet have at least four bytes.
-        self.at += usize::from(u16::from_le_bytes(*length)).max(2);
-        Ok(Some(Step::Message(begin..self.at)))
-    }
-
-    pub(super) fn message(&self, range: Range<usize>) -> &[u8] {
-        self.whole.get(range).unwrap_or_default()
+        let length = usize::from(u16::from_le_bytes(*length)).max(2);
+        self.at += length;
+        Ok(Some(Fetched::Message(rest.get(..length).unwrap_or_default())))
     }
 }
 
@@ -501,9 +489,8 @@ fn header_of(number: u16, total: u16, (last, last_of_symbol): (u32, u32)) -> [u8
 
 /// The server's end: requests in; responses, and packets for the group, out.
 #[derive(Debug, Clone, Default)]
-pub(super) struct RefreshService {
+pub(crate) struct RefreshServer {
     packets: PacketReader,
-    pub(super) day_time: DayTime,
     /// The number of the last packet sent on the connection.
     next_number: u32,
     /// No request includes another: one image answers each symbol once, and the directory once.
@@ -514,45 +501,19 @@ pub(super) struct RefreshService {
     /// The number of the next packet to the group.
     next_datagram: u32,
     /// Messages in all answers.
-    pub(super) messages: u64,
+    pub(crate) messages: u64,
     /// Answers not sent because they need more packets than a header can count.
-    pub(super) unanswered: u64,
+    pub(crate) unanswered: u64,
 }
 
-impl RefreshService {
-    pub(super) fn wants_image(&self) -> bool {
-        !self.wanted.is_empty() && self.datagrams.is_empty()
-    }
-
-    /// Processes bytes of the client and appends the responses to `output`. If given, only `source` may request.
-    pub(super) fn receive(
-        &mut self,
-        bytes: &[u8],
-        source: Option<&str>,
-        now_ns: u64,
-        output: &mut Vec<u8>,
-    ) -> Result<(), Malformed> {
-        let mut packets = std::mem::take(&mut self.packets);
-        let mut is_sound = true;
-        let read = packets.read(RequestProtocol::Pillar, bytes, |packet| {
-            let number = PillarPacket::decode(packet).map_or(0, |packet| packet.sequence());
-            let mut is_known = true;
-            is_sound = RequestProtocol::Pillar.each_message(packet, |message| {
-                is_known &= self.message(message, number, source, now_ns, output).is_some();
-            }) && is_known;
-            is_sound
-        });
-        self.packets = packets;
-        if is_sound { read } else { Err(Malformed) }
-    }
-
+impl RefreshServer {
     /// Processes a message; `None` if clients may not send it.
     fn message(
         &mut self,
         message: &[u8],
         number: u32,
         source: Option<&str>,
-        now_ns: u64,
+        utc_ns: u64,
         output: &mut Vec<u8>,
     ) -> Option<()> {
         let (wanted, source_id, product_id, channel_id) = match tag(message) {
@@ -588,43 +549,13 @@ impl RefreshService {
             status,
         };
         self.next_number = self.next_number.wrapping_add(1);
-        let packet = pillar_of(&response.encode(), self.next_number, self.day_time.at(now_ns));
+        let packet = packets::packet(&response.encode(), self.next_number, utc_ns);
         output.extend_from_slice(&packet);
         Some(())
     }
 
-    /// Builds the packets that answer all pending requests.
-    pub(super) fn give(&mut self, image: &Image, now_ns: u64) {
-        let symbols = symbols_of(image);
-        // NYSE's sequence numbers have 32 bits.
-        let last = image.last();
-        for wanted in std::mem::take(&mut self.wanted) {
-            match wanted {
-                Wanted::Directory(index) => {
-                    let mappings: Vec<&[u8]> = symbols
-                        .iter()
-                        .filter(|(of, _)| index == ALL || **of == index)
-                        .filter_map(|(_, messages)| messages.first().map(Vec::as_slice))
-                        .collect();
-                    self.answer(&mappings, last, now_ns);
-                }
-                Wanted::Book(index) => {
-                    for (_, messages) in symbols.iter().filter(|(of, _)| index == ALL || **of == index) {
-                        let messages: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
-                        self.answer(&messages, last, now_ns);
-                    }
-                }
-            }
-        }
-        self.is_endless = image.is_endless;
-        if self.is_endless {
-            // The last packet is never sent.
-            self.datagrams.pop_back();
-        }
-    }
-
     /// Builds the packets of one answer.
-    fn answer(&mut self, messages: &[&[u8]], last: u32, now_ns: u64) {
+    fn answer(&mut self, messages: &[&[u8]], last: u32, utc_ns: u64) {
         // For each packet, the number of its messages and their bytes.
         let mut parts: Vec<(u8, usize)> = Vec::new();
         for message in messages {
@@ -642,38 +573,83 @@ impl RefreshService {
             self.unanswered += 1;
             return;
         };
-        let send_ns = self.day_time.at(now_ns);
         let mut rest = messages.iter();
         for (number, (count, bytes)) in (1..=total).zip(parts) {
             let mut blocks = Vec::with_capacity(RefreshHeader::LENGTH + bytes);
             blocks.extend_from_slice(&header_of(number, total, (last, 0)));
             rest.by_ref().take(usize::from(count)).for_each(|message| blocks.extend_from_slice(message));
-            let length = HEADER_BYTES + blocks.len();
-            let fields = PillarPacketFields {
-                // A part has at most 1,400 bytes.
-                length: length as u16,
-                delivery_flag: match number {
-                    1 if total == 1 => DeliveryFlag::OneRefreshPacket,
-                    1 => DeliveryFlag::RefreshSequenceStart,
-                    _ if number == total => DeliveryFlag::RefreshSequenceEnd,
-                    _ => DeliveryFlag::RefreshSequence,
-                },
-                count: count + 1,
-                sequence: self.next_datagram,
-                send_time: SecondsSinceEpoch((send_ns / SECOND_NS) as u32),
-                send_time_nanoseconds: Nanoseconds(send_ns % SECOND_NS),
-                messages: &blocks,
+            let flag = match number {
+                1 if total == 1 => DeliveryFlag::OneRefreshPacket,
+                1 => DeliveryFlag::RefreshSequenceStart,
+                _ if number == total => DeliveryFlag::RefreshSequenceEnd,
+                _ => DeliveryFlag::RefreshSequence,
             };
+            let packet = packets::packet_of(flag, count + 1, &blocks, self.next_datagram, utc_ns);
             self.next_datagram = self.next_datagram.wrapping_add(1);
-            let mut packet = vec![0; length];
-            let written = fields.encode_into(&mut packet);
-            debug_assert!(written.is_ok(), "the packet has its room: {written:?}");
             self.messages += u64::from(count);
             self.datagrams.push_back(packet);
         }
     }
 
-    pub(super) fn next_datagram(&mut self) -> Option<Vec<u8>> {
+    /// Processes bytes of the client and appends the responses to `output`. If given, only `source` may request.
+    pub(crate) fn receive(
+        &mut self,
+        bytes: &[u8],
+        source: Option<&str>,
+        utc_ns: u64,
+        output: &mut Vec<u8>,
+    ) -> Result<(), Malformed> {
+        let mut reader = std::mem::take(&mut self.packets);
+        let mut is_sound = true;
+        let read = reader.read(&CONNECTION, bytes, |packet| {
+            let number = packets::number(packet).unwrap_or_default();
+            let mut is_known = true;
+            is_sound = each_message(packet, &mut |message| {
+                is_known &= self.message(message, number, source, utc_ns, output).is_some();
+            }) && is_known;
+            is_sound
+        });
+        self.packets = reader;
+        if is_sound { read } else { Err(Malformed) }
+    }
+
+    /// Returns whether requests are waiting for an image.
+    pub(crate) fn wants_image(&self) -> bool {
+        !self.wanted.is_empty() && self.datagrams.is_empty()
+    }
+
+    /// Builds the packets that answer all waiting requests.
+    pub(crate) fn give(&mut self, image: &Image, utc_ns: u64) {
+        let symbols = symbols_of(image);
+        // NYSE's sequence numbers have 32 bits.
+        let last = image.last();
+        for wanted in std::mem::take(&mut self.wanted) {
+            match wanted {
+                Wanted::Directory(index) => {
+                    let mappings: Vec<&[u8]> = symbols
+                        .iter()
+                        .filter(|(of, _)| index == ALL || **of == index)
+                        .filter_map(|(_, messages)| messages.first().map(Vec::as_slice))
+                        .collect();
+                    self.answer(&mappings, last, utc_ns);
+                }
+                Wanted::Book(index) => {
+                    for (_, messages) in symbols.iter().filter(|(of, _)| index == ALL || **of == index) {
+                        let messages: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
+                        self.answer(&messages, last, utc_ns);
+                    }
+                }
+            }
+        }
+        self.is_endless = image.is_endless;
+        if self.is_endless {
+            // The last packet is never sent.
+            self.datagrams.pop_back();
+        }
+    }
+
+    /// Takes the next packet for the group.
+    pub(crate) fn next_datagram(&mut self) -> Option<Vec<u8>> {
         let datagram = self.datagrams.pop_front()?;
         if self.is_endless {
             self.datagrams.push_back(datagram.clone());
@@ -681,7 +657,8 @@ impl RefreshService {
         Some(datagram)
     }
 
-    pub(super) fn has_datagrams(&self) -> bool {
+    /// Returns whether there are packets for the group.
+    pub(crate) fn has_datagrams(&self) -> bool {
         !self.datagrams.is_empty()
     }
 }

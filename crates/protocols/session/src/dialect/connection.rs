@@ -1,0 +1,137 @@
+//! A venue's connections: packets and logins, for requests and snapshots alike.
+
+use tapeworks_wire::Ascii;
+use tapeworks_wire::framing::{Blocks, LengthPrefix};
+
+use crate::transport::SessionId;
+
+/// How a venue's connections carry messages, and how a client logs in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Connection {
+    /// Length of a packet's header in bytes.
+    pub(crate) header_bytes: usize,
+    /// The longest packet that either side may send, in bytes including the header.
+    pub(crate) longest_bytes: usize,
+    /// Whether a longer packet is passed on if it arrives in one piece.
+    pub(crate) accepts_longer: bool,
+    /// Returns the length of the packet that starts here; `None` if its length has not arrived yet.
+    pub(crate) packet_bytes: fn(&[u8]) -> Option<usize>,
+    /// Passes on each message of a complete packet. Returns `false`, and passes none, if they do not match the header.
+    pub(crate) each_message: fn(&[u8], &mut dyn FnMut(&[u8])) -> bool,
+    /// Builds a packet with one message, or a heartbeat without any.
+    ///
+    /// The number and the UTC time in ns are for headers that have them.
+    pub(crate) packet: fn(&[u8], u32, u64) -> Vec<u8>,
+    /// The client's heartbeat; empty if the venue demands none.
+    pub(crate) heartbeat: &'static [u8],
+    pub(crate) limits: LoginLimits,
+    /// Builds a packet with the login of this sub-id, user and password, for a snapshot of this session.
+    ///
+    /// Texts that are too long are truncated. Empty if the venue has no login.
+    pub(crate) login: fn([&[u8]; 3], Option<&SessionId>) -> Vec<u8>,
+}
+
+/// The most characters in each text of a venue's login; 0 if the login does not have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LoginLimits {
+    pub(crate) sub_id: usize,
+    /// The user's name, or the source of a venue without users.
+    pub(crate) user: usize,
+    pub(crate) password: usize,
+}
+
+/// Pads a text with spaces to a fixed length. A longer text is truncated.
+pub(crate) fn padded<const LENGTH: usize>(text: &[u8]) -> Ascii<LENGTH> {
+    let mut bytes = [b' '; LENGTH];
+    bytes.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
+    Ascii(bytes)
+}
+
+/// Who requests a snapshot. Texts that are too long are truncated.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct SnapshotLogin {
+    /// Cboe: the session's sub-id, up to 4 characters.
+    pub sub_id: String,
+    /// The user name: up to 6 characters; 4 at Cboe, 16 at MEMX.
+    pub user: String,
+    /// The password: up to 10 characters; 32 at MEMX.
+    pub password: String,
+}
+
+impl std::fmt::Debug for SnapshotLogin {
+    /// Omits the password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { sub_id, user, .. } = self;
+        f.debug_struct("SnapshotLogin").field("sub_id", sub_id).field("user", user).finish_non_exhaustive()
+    }
+}
+
+/// Passes on `count` messages. Returns `false`, and passes none, if they do not fill `bytes` exactly.
+pub(crate) fn each_block<Prefix: LengthPrefix>(
+    mut blocks: Blocks<'_, Prefix>,
+    count: usize,
+    bytes: usize,
+    each: &mut dyn FnMut(&[u8]),
+) -> bool {
+    let messages: Vec<&[u8]> = blocks.by_ref().map_while(Result::ok).collect();
+    let is_sound = messages.len() == count && blocks.offset() == bytes;
+    messages.into_iter().filter(|_| is_sound).for_each(each);
+    is_sound
+}
+
+/// A message from the client, whose requests are `T`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Asked<T> {
+    Login {
+        is_known: bool,
+    },
+    Request(T),
+    Logout,
+    /// A heartbeat, the answer to one, or another message without effect.
+    Nothing,
+    /// A message that clients may not send.
+    Unexpected,
+}
+
+/// A side sent an invalid packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Malformed;
+
+/// Splits one side's bytes into packets. Keeps the start of an incomplete packet, up to the longest allowed length.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PacketReader {
+    start: Vec<u8>,
+}
+
+impl PacketReader {
+    /// Reads bytes split at any point and passes each complete packet to `each` until it returns `false`.
+    pub(crate) fn read(
+        &mut self,
+        connection: &Connection,
+        bytes: &[u8],
+        mut each: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), Malformed> {
+        self.start.extend_from_slice(bytes);
+        let mut used = 0;
+        let result = loop {
+            let rest = self.start.get(used..).unwrap_or_default();
+            let Some(length) = (connection.packet_bytes)(rest) else { break Ok(()) };
+            let packet = rest.get(..length);
+            let is_too_long =
+                length > connection.longest_bytes && !(packet.is_some() && connection.accepts_longer);
+            if length < connection.header_bytes || is_too_long {
+                break Err(Malformed);
+            }
+            let Some(packet) = packet else { break Ok(()) };
+            used += length;
+            if !each(packet) {
+                break Ok(());
+            }
+        };
+        self.start.drain(..used);
+        if result.is_err() {
+            self.start.clear();
+        }
+        result
+    }
+}
