@@ -10,10 +10,10 @@ use tapeworks_wire::cta::block::{
     BlockHeader, BlockHeaderFields, HEADER_BYTES, PREFIX, Prefix, RetransmissionIndicator, SCHEMA, checksum,
     is_padding,
 };
-use tapeworks_wire::schema::{Decoded, Schema};
+use tapeworks_wire::schema::{Schema, Structure};
 use tapeworks_wire::{Ascii, DecodeError, Nanoseconds, SecondsSinceEpoch};
 
-use crate::transport::{Header, Outgoing, Packet, Request, SessionId, Transport, TransportKind};
+use crate::transport::{Header, Outgoing, Packet, SessionId, Transport, TransportKind};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -40,6 +40,7 @@ impl Transport for CtaBlock {
 
     const KIND: TransportKind = TransportKind::CtaBlock;
     const SCHEMA: &'static Schema = &SCHEMA;
+    const HEADER: &'static Structure = &BlockHeader::SCHEMA;
     const HEADER_BYTES: usize = HEADER_BYTES;
 
     fn session(number: u32) -> SessionId {
@@ -83,10 +84,6 @@ impl Transport for CtaBlock {
             .is_ok_and(|block| block.retransmission_indicator() != RetransmissionIndicator::Original)
     }
 
-    fn fields(payload: &[u8]) -> Decoded<'_> {
-        BlockHeader::SCHEMA.decode(payload)
-    }
-
     fn write_header(header: &Outgoing, target: &mut [u8]) -> usize {
         let SessionId::CtaBlock(indicator) = header.session else { return 0 };
         let fields = BlockHeaderFields {
@@ -117,15 +114,6 @@ impl Transport for CtaBlock {
             seal(packet);
         }
     }
-
-    fn read_request(bytes: &[u8]) -> Option<Request> {
-        let block = BlockHeader::decode(bytes).ok().filter(|_| bytes.len() == HEADER_BYTES)?;
-        (usize::from(block.block_size()) == HEADER_BYTES).then(|| Request {
-            session: SessionId::CtaBlock(block.data_feed_indicator().0[0]),
-            first: u64::from(block.block_sequence_number()),
-            count: u16::from(block.messages_in_block()),
-        })
-    }
 }
 
 #[cfg(test)]
@@ -134,7 +122,7 @@ mod tests {
 
     use super::*;
     use crate::Stream;
-    use crate::transport::Content;
+    use crate::transport::{Content, Request};
 
     #[test]
     fn a_block_is_sound_with_a_byte_of_padding_that_its_size_counts() {

@@ -6,7 +6,7 @@
 
 use tapeworks_wire::framing::LittleEndian;
 use tapeworks_wire::iex::tp::{MessageProtocolId, SCHEMA, Segment, SegmentFields};
-use tapeworks_wire::schema::{Decoded, Schema};
+use tapeworks_wire::schema::{Schema, Structure};
 use tapeworks_wire::{DecodeError, NanosecondsSinceEpoch};
 
 use crate::transport::{Header, Outgoing, Packet, Request, SessionId, Transport, TransportKind};
@@ -20,6 +20,7 @@ impl Transport for IexTp {
 
     const KIND: TransportKind = TransportKind::IexTp;
     const SCHEMA: &'static Schema = &SCHEMA;
+    const HEADER: &'static Structure = &Segment::SCHEMA;
     const HEADER_BYTES: usize = 40;
     const NAMES_CHANNEL: bool = true;
 
@@ -64,10 +65,6 @@ impl Transport for IexTp {
     fn restarts(payload: &[u8]) -> bool {
         Segment::decode(payload)
             .is_ok_and(|segment| segment.stream_offset() == 0 && segment.first_message_sequence_number() <= 1)
-    }
-
-    fn fields(payload: &[u8]) -> Decoded<'_> {
-        Segment::SCHEMA.decode(payload)
     }
 
     fn write_header(header: &Outgoing, target: &mut [u8]) -> usize {

@@ -123,8 +123,8 @@ impl PacketReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::requests::RequestLogin;
-    use crate::snapshot::SnapshotLogin;
+    use crate::dialect::requests::RequestLogin;
+    use crate::dialect::snapshots::SnapshotLogin;
 
     #[test]
     fn packets_come_whole_however_the_bytes_are_cut() {

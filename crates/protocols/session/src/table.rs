@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use tapeworks_wire::DecodeError;
 
-use crate::dialect::{RequestRules, SnapshotRules};
+use crate::dialect::requests::RequestRules;
+use crate::dialect::snapshots::SnapshotRules;
 use crate::protocols::{RequestProtocol, SnapshotProtocol};
 use crate::transport::{Header, Request, SessionId, Transport, TransportKind};
 use crate::{cboe, lse, memx, nasdaq, nyse};

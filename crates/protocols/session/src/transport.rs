@@ -16,7 +16,7 @@ use std::fmt;
 use std::ops::Range;
 
 use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};
-use tapeworks_wire::schema::{Decoded, Schema};
+use tapeworks_wire::schema::{Decoded, Schema, Structure};
 use tapeworks_wire::{Ascii, DecodeError};
 
 use crate::protocols::{RequestProtocol, SnapshotProtocol};
@@ -247,6 +247,8 @@ pub trait Transport {
     const KIND: TransportKind;
     /// The transport's declaration.
     const SCHEMA: &'static Schema;
+    /// The declaration of the header of a packet with messages.
+    const HEADER: &'static Structure;
     /// Length of the header of a packet with messages, in bytes.
     const HEADER_BYTES: usize;
     /// Whether the header names the channel. Otherwise the port does.
@@ -311,7 +313,10 @@ pub trait Transport {
     fn session(number: u32) -> SessionId;
 
     /// Decodes the fields of a datagram's header, for tools that display them.
-    fn fields(payload: &[u8]) -> Decoded<'_>;
+    #[must_use]
+    fn fields(payload: &[u8]) -> Decoded<'_> {
+        Self::HEADER.decode(payload)
+    }
 
     /// Writes a header to the start of `target`, which has room for [`Transport::HEADER_BYTES`], and returns its length.
     ///
@@ -365,5 +370,10 @@ pub trait Transport {
     }
 
     /// Decodes a request; `None` if the bytes are not one.
-    fn read_request(bytes: &[u8]) -> Option<Request>;
+    #[must_use]
+    fn read_request(bytes: &[u8]) -> Option<Request> {
+        let Header { session, first, count, .. } = Self::packet(bytes).ok()?.header;
+        let is_header = bytes.len() == Self::HEADER_BYTES && Self::length(bytes) == Some(bytes.len());
+        is_header.then_some(Request { session, first, count: u16::try_from(count).ok()? })
+    }
 }

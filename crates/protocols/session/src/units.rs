@@ -10,10 +10,10 @@ use std::marker::PhantomData;
 
 use tapeworks_wire::DecodeError;
 use tapeworks_wire::cboe::unit::{PREFIX, Prefix, SequencedUnit, SequencedUnitFields};
-use tapeworks_wire::schema::{Decoded, Schema, Structure};
+use tapeworks_wire::schema::{Schema, Structure};
 
 use crate::protocols::{RequestProtocol, SnapshotProtocol};
-use crate::transport::{Header, Outgoing, Packet, Request, SessionId, Transport, TransportKind};
+use crate::transport::{Header, Outgoing, Packet, SessionId, Transport, TransportKind};
 
 /// The differences between the protocols with this header.
 pub trait Units {
@@ -43,6 +43,7 @@ impl<Of: Units> Transport for Unit<Of> {
 
     const KIND: TransportKind = Of::KIND;
     const SCHEMA: &'static Schema = Of::SCHEMA;
+    const HEADER: &'static Structure = Of::HEADER;
     const HEADER_BYTES: usize = HEADER;
     const REQUESTS: Option<RequestProtocol> = Some(Of::REQUESTS);
     const SNAPSHOTS: SnapshotProtocol = Of::SNAPSHOTS;
@@ -73,10 +74,6 @@ impl<Of: Units> Transport for Unit<Of> {
         SequencedUnit::decode(payload).ok().map(|packet| usize::from(packet.length()))
     }
 
-    fn fields(payload: &[u8]) -> Decoded<'_> {
-        Of::HEADER.decode(payload)
-    }
-
     fn write_header(header: &Outgoing, target: &mut [u8]) -> usize {
         let unit = match header.session {
             SessionId::CboeUnit(unit) | SessionId::MitchUnit(unit) if Of::SESSION(unit) == header.session => {
@@ -95,20 +92,12 @@ impl<Of: Units> Transport for Unit<Of> {
         };
         fields.encode_into(target.get_mut(..HEADER).unwrap_or_default()).unwrap_or_default()
     }
-
-    fn read_request(bytes: &[u8]) -> Option<Request> {
-        let packet = SequencedUnit::decode(bytes).ok().filter(|_| bytes.len() == HEADER)?;
-        (usize::from(packet.length()) == HEADER).then(|| Request {
-            session: Of::SESSION(packet.unit()),
-            first: u64::from(packet.sequence()),
-            count: u16::from(packet.count()),
-        })
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::Request;
     use crate::{CboeUnit, MitchUnit};
 
     #[test]

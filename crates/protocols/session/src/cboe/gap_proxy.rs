@@ -4,10 +4,11 @@ use tapeworks_wire::cboe::grp::{
     GapRequest, GapRequestFields, GapResponse, GapResponseFields, GapStatus, LoginStatus, Message,
 };
 
-use super::connection::{self, CONNECTION};
-use crate::dialect::{
-    Asked, Heard, RequestAsked, RequestDialect, RequestLogin, RequestRules, RequestStatus, ServerLimits,
-    Statuses, Taken,
+use super::CONNECTION;
+use crate::dialect::connection::Asked;
+use crate::dialect::requests::{
+    Heard, RequestAsked, RequestDialect, RequestLogin, RequestRules, RequestStatus, ServerLimits, Statuses,
+    Taken,
 };
 use crate::protocols::RequestProtocol;
 use crate::transport::{Request, SessionId};
@@ -67,8 +68,7 @@ impl RequestDialect for GapProxy {
                 let (sub_id, user) = (login.session_sub_id(), login.username());
                 let password = login.password();
                 let texts = [sub_id.trimmed(), user.trimmed(), password.trimmed()];
-                let is_known = admitted.is_none_or(|known| known.admits(RequestProtocol::Grp, texts));
-                Asked::Login { is_known }
+                Asked::Login(admitted.is_none_or(|known| known.admits(RequestProtocol::Grp, texts)))
             }
             Ok(Message::GapRequest(request)) => {
                 let session = SessionId::CboeUnit(request.unit());
@@ -80,7 +80,7 @@ impl RequestDialect for GapProxy {
     }
 
     fn login_answer(&self, is_known: bool, _session: Option<SessionId>) -> Vec<u8> {
-        connection::answer(is_known).to_vec()
+        super::answer(is_known).to_vec()
     }
 
     fn response(&self, taken: &Taken, status: RequestStatus) -> Option<Vec<u8>> {

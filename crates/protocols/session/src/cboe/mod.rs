@@ -10,14 +10,67 @@
 //! The layouts and statuses agree with two other implementations. Times and limits are those of public documents as others
 //! quote them; none has been verified on real packets.
 
-mod connection;
 mod gap_proxy;
 mod spin;
-mod unit;
 
 pub(crate) use gap_proxy::REQUESTS;
-pub(crate) use spin::SNAPSHOTS;
-pub use unit::CboeUnit;
-
 #[cfg(test)]
 pub(crate) use gap_proxy::STATUSES;
+pub(crate) use spin::SNAPSHOTS;
+
+use tapeworks_wire::cboe::grp::{Login, LoginFields, LoginResponse, LoginResponseFields, LoginStatus};
+use tapeworks_wire::cboe::unit::{SCHEMA, SequencedUnit};
+use tapeworks_wire::schema::{Schema, Structure};
+
+use crate::dialect::connection::{Connection, LoginLimits, padded};
+use crate::dialect::requests::RequestLogin;
+use crate::protocols::{RequestProtocol, SnapshotProtocol};
+use crate::transport::{SessionId, TransportKind};
+use crate::units::{Unit, Units, tcp};
+
+/// Cboe's sequenced unit header.
+pub type CboeUnit = Unit<OfCboe>;
+
+/// Cboe's unit header.
+#[derive(Clone, Copy, Debug)]
+pub struct OfCboe;
+
+impl Units for OfCboe {
+    const KIND: TransportKind = TransportKind::CboeUnit;
+    const REQUESTS: RequestProtocol = RequestProtocol::Grp;
+    const SNAPSHOTS: SnapshotProtocol = SnapshotProtocol::Spin;
+    const SCHEMA: &'static Schema = &SCHEMA;
+    const HEADER: &'static Structure = &SequencedUnit::SCHEMA;
+    const SESSION: fn(u8) -> SessionId = SessionId::CboeUnit;
+}
+
+/// The longest packet is far longer than any message of these servers, which have at most 22 bytes.
+const CONNECTION: Connection = tcp::connection(512, LoginLimits { sub_id: 4, user: 4, password: 10 }, login);
+
+fn login([sub_id, user, password]: [&[u8]; 3], _session: Option<&SessionId>) -> Vec<u8> {
+    let fields = LoginFields {
+        length: Login::LENGTH as u8,
+        session_sub_id: padded(sub_id),
+        username: padded(user),
+        filler: padded(b""),
+        password: padded(password),
+    };
+    tcp::packet(&fields.encode())
+}
+
+/// Builds the answer to a login.
+fn answer(is_known: bool) -> [u8; LoginResponse::LENGTH] {
+    let status = if is_known { LoginStatus::Accepted } else { LoginStatus::NotAuthorised };
+    LoginResponseFields { length: LoginResponse::LENGTH as u8, status }.encode()
+}
+
+impl RequestLogin {
+    /// Creates a user of Cboe's Gap Request Proxy.
+    ///
+    /// Returns `None` if the sub-id or name has more than 4 characters, the password has more than 10, or one contains
+    /// anything but printable ASCII.
+    #[must_use]
+    pub fn grp(sub_id: &str, user: &str, password: &str) -> Option<Self> {
+        Self::new(RequestProtocol::Grp, &CONNECTION, [sub_id, user, password])
+    }
+}

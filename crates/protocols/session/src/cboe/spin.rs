@@ -6,9 +6,10 @@ use tapeworks_wire::cboe::grp::{
 };
 use tapeworks_wire::cboe::pitch::{AddOrderExpanded, AddOrderLong, AddOrderShort};
 
-use super::connection::{self, CONNECTION};
-use crate::dialect::{
-    Answer, Asked, Conversation, Flow, Image, SnapshotDialect, SnapshotFailure, SnapshotRules, State, Step,
+use super::CONNECTION;
+use crate::dialect::connection::Asked;
+use crate::dialect::snapshots::{
+    Answer, Conversation, Flow, Image, SnapshotDialect, SnapshotFailure, SnapshotRules, State, Step,
 };
 use crate::login::{Credentials, is_known};
 use crate::units::tcp;
@@ -43,9 +44,7 @@ impl SnapshotDialect for Spin {
             }
             match (Message::decode(message).map_err(|_| SnapshotFailure::Malformed)?, client.state) {
                 (Message::LoginResponse(response), State::LoggingIn) => {
-                    if response.status() != LoginStatus::Accepted {
-                        return Err(SnapshotFailure::LoginRejected);
-                    }
+                    SnapshotFailure::LoginRejected.unless(response.status() == LoginStatus::Accepted)?;
                     client.state = State::Waiting;
                 }
                 (Message::SpinImageAvailable(offered), State::Waiting) => {
@@ -57,15 +56,13 @@ impl SnapshotDialect for Spin {
                 // Further spins are offered each second.
                 (Message::SpinImageAvailable(_), _) => {}
                 (Message::SpinResponse(response), State::Requested(sequence)) => {
-                    if response.status() != SpinStatus::Accepted || response.sequence() != sequence {
-                        return Err(SnapshotFailure::SpinRefused);
-                    }
+                    SnapshotFailure::SpinRefused.unless(
+                        response.status() == SpinStatus::Accepted && response.sequence() == sequence,
+                    )?;
                     client.state = State::Receiving { sequence, orders: response.order_count() };
                 }
                 (Message::SpinFinished(finished), State::Receiving { sequence, orders }) => {
-                    if finished.sequence() != sequence || orders != 0 {
-                        return Err(SnapshotFailure::Torn);
-                    }
+                    SnapshotFailure::Torn.unless(finished.sequence() == sequence && orders == 0)?;
                     return Ok(Some(Step::End(u64::from(sequence) + 1)));
                 }
                 _ => return Err(SnapshotFailure::Malformed),
@@ -77,8 +74,7 @@ impl SnapshotDialect for Spin {
     fn asked(&self, message: &[u8], admitted: Option<&Credentials>) -> Asked<Result<(), Vec<u8>>> {
         match Message::decode(message) {
             Ok(Message::Login(login)) => {
-                let is_known = is_known(admitted, &login.username().0, &login.password().0);
-                Asked::Login { is_known }
+                Asked::Login(is_known(admitted, &login.username().0, &login.password().0))
             }
             Ok(Message::SpinRequest(_)) => Asked::Request(Ok(())),
             _ => Asked::Unexpected,
@@ -86,7 +82,7 @@ impl SnapshotDialect for Spin {
     }
 
     fn login_answer(&self, is_known: bool) -> Vec<u8> {
-        tcp::packet(&connection::answer(is_known))
+        tcp::packet(&super::answer(is_known))
     }
 
     fn offer(&self, image: &Image) -> Vec<u8> {

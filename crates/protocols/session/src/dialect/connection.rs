@@ -5,6 +5,8 @@ use tapeworks_wire::framing::{Blocks, LengthPrefix};
 
 use crate::transport::SessionId;
 
+pub(crate) const SECOND_NS: u64 = 1_000_000_000;
+
 /// How a venue's connections carry messages, and how a client logs in.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Connection {
@@ -16,8 +18,7 @@ pub(crate) struct Connection {
     pub(crate) accepts_longer: bool,
     /// Returns the length of the packet that starts here; `None` if its length has not arrived yet.
     pub(crate) packet_bytes: fn(&[u8]) -> Option<usize>,
-    /// Passes on each message of a complete packet. Returns `false`, and passes none, if they do not match the header.
-    pub(crate) each_message: fn(&[u8], &mut dyn FnMut(&[u8])) -> bool,
+    pub(crate) each_message: EachMessage,
     /// Builds a packet with one message, or a heartbeat without any.
     ///
     /// The number and the UTC time in ns are for headers that have them.
@@ -29,6 +30,20 @@ pub(crate) struct Connection {
     ///
     /// Texts that are too long are truncated. Empty if the venue has no login.
     pub(crate) login: fn([&[u8]; 3], Option<&SessionId>) -> Vec<u8>,
+}
+
+/// Passes on each message of a complete packet. Returns `false`, and passes none, if they do not match the header.
+pub(crate) type EachMessage = fn(&[u8], &mut dyn FnMut(&[u8])) -> bool;
+
+/// Returns the length that starts a packet, in little-endian order.
+pub(crate) fn leading_length(start: &[u8]) -> Option<usize> {
+    start.first_chunk::<2>().map(|length| usize::from(u16::from_le_bytes(*length)))
+}
+
+/// Passes on a packet that is one message with its header.
+pub(crate) fn whole(packet: &[u8], each: &mut dyn FnMut(&[u8])) -> bool {
+    each(packet);
+    true
 }
 
 /// The most characters in each text of a venue's login; 0 if the login does not have it.
@@ -47,25 +62,6 @@ pub(crate) fn padded<const LENGTH: usize>(text: &[u8]) -> Ascii<LENGTH> {
     Ascii(bytes)
 }
 
-/// Who requests a snapshot. Texts that are too long are truncated.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct SnapshotLogin {
-    /// Cboe: the session's sub-id, up to 4 characters.
-    pub sub_id: String,
-    /// The user name: up to 6 characters; 4 at Cboe, 16 at MEMX.
-    pub user: String,
-    /// The password: up to 10 characters; 32 at MEMX.
-    pub password: String,
-}
-
-impl std::fmt::Debug for SnapshotLogin {
-    /// Omits the password.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { sub_id, user, .. } = self;
-        f.debug_struct("SnapshotLogin").field("sub_id", sub_id).field("user", user).finish_non_exhaustive()
-    }
-}
-
 /// Passes on `count` messages. Returns `false`, and passes none, if they do not fill `bytes` exactly.
 pub(crate) fn each_block<Prefix: LengthPrefix>(
     mut blocks: Blocks<'_, Prefix>,
@@ -82,9 +78,8 @@ pub(crate) fn each_block<Prefix: LengthPrefix>(
 /// A message from the client, whose requests are `T`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Asked<T> {
-    Login {
-        is_known: bool,
-    },
+    /// A login, and whether it is known.
+    Login(bool),
     Request(T),
     Logout,
     /// A heartbeat, the answer to one, or another message without effect.

@@ -5,8 +5,7 @@ use std::ops::Range;
 use subtle::ConstantTimeEq;
 use tapeworks_wire::Ascii;
 
-use super::SECOND_NS;
-use super::connection::{Asked, Connection};
+use super::connection::{Asked, Connection, SECOND_NS};
 use crate::protocols::RequestProtocol;
 use crate::transport::{Request, SessionId};
 

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::SECOND_NS;
-use super::connection::{Asked, Connection};
+use super::connection::{Asked, Connection, SECOND_NS};
 use crate::login::Credentials;
 use crate::transport::SessionId;
 
@@ -175,6 +174,25 @@ impl Input {
     }
 }
 
+/// Who requests a snapshot. Texts that are too long are truncated.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct SnapshotLogin {
+    /// Cboe: the session's sub-id, up to 4 characters.
+    pub sub_id: String,
+    /// The user name: up to 6 characters; 4 at Cboe, 16 at MEMX.
+    pub user: String,
+    /// The password: up to 10 characters; 32 at MEMX.
+    pub password: String,
+}
+
+impl std::fmt::Debug for SnapshotLogin {
+    /// Omits the password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { sub_id, user, .. } = self;
+        f.debug_struct("SnapshotLogin").field("sub_id", sub_id).field("user", user).finish_non_exhaustive()
+    }
+}
+
 /// The next part of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fetched<'a> {
@@ -272,4 +290,11 @@ pub enum SnapshotFailure {
     /// The server violated the protocol.
     #[error("the server does not speak the protocol of its snapshots")]
     Malformed,
+}
+
+impl SnapshotFailure {
+    /// Fails unless the server did what it must.
+    pub(crate) const fn unless(self, holds: bool) -> Result<(), Self> {
+        if holds { Ok(()) } else { Err(self) }
+    }
 }

@@ -9,14 +9,64 @@
 //!
 //! The layouts and statuses agree with two other implementations. The limits and times are ours.
 
-mod connection;
 mod recovery;
 mod replay;
-mod unit;
 
 pub(crate) use recovery::SNAPSHOTS;
 pub(crate) use replay::REQUESTS;
-pub use unit::MitchUnit;
-
 #[cfg(test)]
 pub(crate) use replay::STATUSES;
+
+use tapeworks_wire::millennium::recovery::{
+    LoginRequest, LoginRequestFields, LoginResponse, LoginResponseFields, LoginStatus,
+};
+use tapeworks_wire::millennium::unit::{SCHEMA, UnitHeader};
+use tapeworks_wire::schema::{Schema, Structure};
+
+use crate::dialect::connection::{Connection, LoginLimits, padded};
+use crate::dialect::requests::RequestLogin;
+use crate::protocols::{RequestProtocol, SnapshotProtocol};
+use crate::transport::{SessionId, TransportKind};
+use crate::units::{Unit, Units, tcp};
+
+/// MITCH's unit header.
+pub type MitchUnit = Unit<OfMitch>;
+
+/// MITCH's unit header.
+#[derive(Clone, Copy, Debug)]
+pub struct OfMitch;
+
+impl Units for OfMitch {
+    const KIND: TransportKind = TransportKind::MitchUnit;
+    const REQUESTS: RequestProtocol = RequestProtocol::Mitch;
+    const SNAPSHOTS: SnapshotProtocol = SnapshotProtocol::Mitch;
+    const SCHEMA: &'static Schema = &SCHEMA;
+    const HEADER: &'static Structure = &UnitHeader::SCHEMA;
+    const SESSION: fn(u8) -> SessionId = SessionId::MitchUnit;
+}
+
+/// The longest packet includes requested messages.
+const CONNECTION: Connection =
+    tcp::connection(2_048, LoginLimits { sub_id: 0, user: 6, password: 10 }, login);
+
+fn login([_, user, password]: [&[u8]; 3], _session: Option<&SessionId>) -> Vec<u8> {
+    let length = LoginRequest::LENGTH as u8;
+    let fields = LoginRequestFields { length, username: padded(user), password: padded(password) };
+    tcp::packet(&fields.encode())
+}
+
+/// Builds the answer to a login.
+fn answer(is_known: bool) -> [u8; LoginResponse::LENGTH] {
+    let status = if is_known { LoginStatus::Accepted } else { LoginStatus::InvalidPassword };
+    LoginResponseFields { length: LoginResponse::LENGTH as u8, status }.encode()
+}
+
+impl RequestLogin {
+    /// Creates a user of MITCH's replay channel.
+    ///
+    /// Returns `None` if the name has more than 6 characters, the password has more than 10, or one contains anything but printable ASCII.
+    #[must_use]
+    pub fn mitch(user: &str, password: &str) -> Option<Self> {
+        Self::new(RequestProtocol::Mitch, &CONNECTION, ["", user, password])
+    }
+}

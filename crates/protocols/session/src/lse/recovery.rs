@@ -6,10 +6,10 @@ use tapeworks_wire::millennium::recovery::{
     SnapshotRequestFields, SnapshotResponse, SnapshotResponseFields, SnapshotStatus, SnapshotType,
 };
 
-use super::connection::{self, CONNECTION};
-use crate::dialect::{
-    Answer, Asked, Conversation, Flow, Image, SnapshotDialect, SnapshotFailure, SnapshotRules, State, Step,
-    padded,
+use super::CONNECTION;
+use crate::dialect::connection::{Asked, padded};
+use crate::dialect::snapshots::{
+    Answer, Conversation, Flow, Image, SnapshotDialect, SnapshotFailure, SnapshotRules, State, Step,
 };
 use crate::login::{Credentials, is_known};
 use crate::units::tcp;
@@ -70,9 +70,7 @@ impl SnapshotDialect for Recovery {
             }
             match (Message::decode(message).map_err(|_| SnapshotFailure::Malformed)?, client.state) {
                 (Message::LoginResponse(response), State::LoggingIn) => {
-                    if response.status() != LoginStatus::Accepted {
-                        return Err(SnapshotFailure::LoginRejected);
-                    }
+                    SnapshotFailure::LoginRejected.unless(response.status() == LoginStatus::Accepted)?;
                     let fields = SnapshotRequestFields {
                         length: SnapshotRequest::LENGTH as u8,
                         // Requests any number that the server has.
@@ -88,18 +86,15 @@ impl SnapshotDialect for Recovery {
                     client.state = State::Requested(0);
                 }
                 (Message::SnapshotResponse(response), State::Requested(_)) => {
-                    if response.status() != SnapshotStatus::Accepted {
-                        return Err(SnapshotFailure::Refused);
-                    }
+                    SnapshotFailure::Refused.unless(response.status() == SnapshotStatus::Accepted)?;
                     let (sequence, orders) = (response.sequence_number(), response.order_count());
                     client.state = State::Receiving { sequence, orders };
                 }
                 (Message::SnapshotComplete(complete), State::Receiving { sequence, orders }) => {
                     // The end of one instrument's or segment's snapshot does not cover the rest of the group.
                     let is_whole = complete.instrument_id() == 0 && complete.segment().trimmed().is_empty();
-                    if complete.sequence_number() != sequence || orders != 0 || !is_whole {
-                        return Err(SnapshotFailure::Torn);
-                    }
+                    SnapshotFailure::Torn
+                        .unless(is_whole && complete.sequence_number() == sequence && orders == 0)?;
                     return Ok(Some(Step::End(u64::from(sequence) + 1)));
                 }
                 _ => return Err(SnapshotFailure::Malformed),
@@ -111,8 +106,7 @@ impl SnapshotDialect for Recovery {
     fn asked(&self, message: &[u8], admitted: Option<&Credentials>) -> Asked<Result<(), Vec<u8>>> {
         match Message::decode(message) {
             Ok(Message::LoginRequest(login)) => {
-                let is_known = is_known(admitted, &login.username().0, &login.password().0);
-                Asked::Login { is_known }
+                Asked::Login(is_known(admitted, &login.username().0, &login.password().0))
             }
             Ok(Message::SnapshotRequest(request)) => {
                 let is_whole = request.instrument_id() == 0 && request.segment().trimmed().is_empty();
@@ -129,7 +123,7 @@ impl SnapshotDialect for Recovery {
     }
 
     fn login_answer(&self, is_known: bool) -> Vec<u8> {
-        tcp::packet(&connection::answer(is_known))
+        tcp::packet(&super::answer(is_known))
     }
 
     fn answer(&self, image: &Image, message: &[u8]) -> Answer {

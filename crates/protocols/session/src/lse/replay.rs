@@ -6,9 +6,10 @@ use tapeworks_wire::millennium::recovery::{
     ReplayStatus,
 };
 
-use super::connection::{self, CONNECTION};
-use crate::dialect::{
-    Asked, Heard, RequestAsked, RequestDialect, RequestLogin, RequestRules, RequestStatus, Statuses, Taken,
+use super::CONNECTION;
+use crate::dialect::connection::Asked;
+use crate::dialect::requests::{
+    Heard, RequestAsked, RequestDialect, RequestLogin, RequestRules, RequestStatus, Statuses, Taken,
 };
 use crate::protocols::RequestProtocol;
 use crate::transport::{Request, SessionId};
@@ -74,8 +75,7 @@ impl RequestDialect for Replay {
             Ok(Message::LoginRequest(login)) => {
                 let (user, password) = (login.username(), login.password());
                 let texts = [b"", user.trimmed(), password.trimmed()];
-                let is_known = admitted.is_none_or(|known| known.admits(RequestProtocol::Mitch, texts));
-                Asked::Login { is_known }
+                Asked::Login(admitted.is_none_or(|known| known.admits(RequestProtocol::Mitch, texts)))
             }
             Ok(Message::ReplayRequest(request)) => {
                 let [group] = request.market_data_group().0;
@@ -88,7 +88,7 @@ impl RequestDialect for Replay {
     }
 
     fn login_answer(&self, is_known: bool, _session: Option<SessionId>) -> Vec<u8> {
-        connection::answer(is_known).to_vec()
+        super::answer(is_known).to_vec()
     }
 
     fn response(&self, taken: &Taken, status: RequestStatus) -> Option<Vec<u8>> {

@@ -2,10 +2,11 @@
 
 use tapeworks_wire::memx::tcp::{Message, ReplayRejectCode, ReplayRequest, ReplayRequestFields, RequestMode};
 
-use super::connection::{self, CONNECTION};
+use super::CONNECTION;
 use super::memoir::Memoir;
-use crate::dialect::{
-    Asked, Heard, RequestAsked, RequestDialect, RequestLogin, RequestRules, RequestStatus, Statuses, Taken,
+use crate::dialect::connection::Asked;
+use crate::dialect::requests::{
+    Heard, RequestAsked, RequestDialect, RequestLogin, RequestRules, RequestStatus, Statuses, Taken,
 };
 use crate::transport::{Request, SessionId, Transport};
 
@@ -33,7 +34,7 @@ impl RequestDialect for GapFill {
     fn request(&self, _login: &RequestLogin, request: &Request) -> Option<Vec<u8>> {
         let SessionId::Memoir(session_id) = request.session else { return None };
         let fields = ReplayRequestFields {
-            message_length: connection::length(ReplayRequest::LENGTH),
+            message_length: super::length(ReplayRequest::LENGTH),
             session_id,
             next_sequence_number: request.first,
             count: u32::from(request.count),
@@ -63,8 +64,7 @@ impl RequestDialect for GapFill {
         match Message::decode(message) {
             Ok(Message::Heartbeat(_)) => Asked::Nothing,
             Ok(Message::LoginRequest(login)) => {
-                let is_known = admitted.is_none_or(|known| connection::admits(known, login.token()));
-                Asked::Login { is_known }
+                Asked::Login(admitted.is_none_or(|known| super::admits(known, login.token())))
             }
             Ok(Message::ReplayRequest(request)) => {
                 let count = u16::try_from(request.count()).ok();
@@ -78,12 +78,12 @@ impl RequestDialect for GapFill {
     }
 
     fn login_answer(&self, is_known: bool, session: Option<SessionId>) -> Vec<u8> {
-        if is_known { connection::accepted(RequestMode::Replay, session) } else { connection::rejected() }
+        if is_known { super::accepted(RequestMode::Replay, session) } else { super::rejected() }
     }
 
     /// An accepted request is answered by the messages alone.
     fn response(&self, _taken: &Taken, status: RequestStatus) -> Option<Vec<u8>> {
-        (status != RequestStatus::Accepted).then(|| connection::request_rejected(STATUSES.theirs(status)))
+        (status != RequestStatus::Accepted).then(|| super::request_rejected(STATUSES.theirs(status)))
     }
 
     fn replay(&self, request: &Request, packets: &[Vec<u8>]) -> Vec<u8> {
@@ -97,9 +97,9 @@ impl RequestDialect for GapFill {
             }
             for message in packet.blocks.filter_map(Result::ok) {
                 count += 1;
-                connection::append_sequenced(message, &mut messages);
+                super::append_sequenced(message, &mut messages);
             }
         }
-        [&connection::begin(first, count)[..], &messages, &connection::complete(u64::from(count))].concat()
+        [&super::begin(first, count)[..], &messages, &super::complete(u64::from(count))].concat()
     }
 }

@@ -10,7 +10,7 @@ use tapeworks_wire::memx::udp::{
     CommonHeader, CommonHeaderFields, HEADER_LENGTH, MessageType, SCHEMA, SequencedPacket,
     SequencedPacketFields,
 };
-use tapeworks_wire::schema::{Decoded, Schema};
+use tapeworks_wire::schema::{Decoded, Schema, Structure};
 
 use crate::protocols::{RequestProtocol, SnapshotProtocol};
 use crate::transport::{Content, Header, Outgoing, Packet, Request, SessionId, Transport, TransportKind};
@@ -25,6 +25,7 @@ impl Transport for Memoir {
     const KIND: TransportKind = TransportKind::Memoir;
     const SCHEMA: &'static Schema = &SCHEMA;
     const MARKS_END: bool = true;
+    const HEADER: &'static Structure = &SequencedPacket::SCHEMA;
     const HEADER_BYTES: usize = 20;
     const REQUESTS: Option<RequestProtocol> = Some(RequestProtocol::Memx);
     const SNAPSHOTS: SnapshotProtocol = SnapshotProtocol::Memx;
@@ -67,7 +68,7 @@ impl Transport for Memoir {
 
     fn fields(payload: &[u8]) -> Decoded<'_> {
         match payload.first().map(|byte| MessageType::from_raw(*byte)) {
-            Some(MessageType::SequencedMessages) => SequencedPacket::SCHEMA.decode(payload),
+            Some(MessageType::SequencedMessages) => Self::HEADER.decode(payload),
             _ => CommonHeader::SCHEMA.decode(payload),
         }
     }

@@ -6,9 +6,10 @@ use tapeworks_wire::memx::tcp::{
     HEADER_BYTES, Message, ReplayAllRequest, ReplayAllRequestFields, ReplayRejectCode, RequestMode,
 };
 
-use super::connection::{self, CONNECTION};
-use crate::dialect::{
-    Answer, Asked, Conversation, Flow, Image, SnapshotDialect, SnapshotFailure, SnapshotRules, State, Step,
+use super::CONNECTION;
+use crate::dialect::connection::Asked;
+use crate::dialect::snapshots::{
+    Answer, Conversation, Flow, Image, SnapshotDialect, SnapshotFailure, SnapshotRules, State, Step,
 };
 use crate::login::{Credentials, is_known};
 use crate::transport::SessionId;
@@ -21,7 +22,7 @@ struct Snapshots;
 
 impl SnapshotDialect for Snapshots {
     fn frame(&self, image: &mut Image, message: &[u8]) {
-        connection::append_sequenced(message, &mut image.packets);
+        super::append_sequenced(message, &mut image.packets);
     }
 
     fn finish(&self, image: &mut Image) {
@@ -33,8 +34,8 @@ impl SnapshotDialect for Snapshots {
             timestamp: NanosecondsSinceEpoch(image.time_ns),
             as_of_sequence_number: image.next.saturating_sub(1),
         };
-        connection::append_sequenced(&fields.encode(), &mut image.packets);
-        image.packets.extend_from_slice(&connection::complete(image.messages + 1));
+        super::append_sequenced(&fields.encode(), &mut image.packets);
+        image.packets.extend_from_slice(&super::complete(image.messages + 1));
     }
 
     fn fetch(&self, client: &mut Conversation) -> Result<Option<Step>, SnapshotFailure> {
@@ -43,18 +44,15 @@ impl SnapshotDialect for Snapshots {
             match (Message::decode(packet).map_err(|_| SnapshotFailure::Malformed)?, client.state) {
                 (Message::Heartbeat(_), _) => {}
                 (Message::LoginAccepted(accepted), State::LoggingIn) => {
-                    if accepted.supported_request_mode() != RequestMode::Snapshot {
-                        return Err(SnapshotFailure::LoginRejected);
-                    }
+                    SnapshotFailure::LoginRejected
+                        .unless(accepted.supported_request_mode() == RequestMode::Snapshot)?;
                     client.state = State::Waiting;
                 }
                 (Message::LoginRejected(_), State::LoggingIn) => return Err(SnapshotFailure::LoginRejected),
                 (Message::StartOfSession(start), State::Waiting) => {
                     let session_id = start.session_id();
-                    if client.session != SessionId::Memoir(session_id) {
-                        return Err(SnapshotFailure::OtherSession);
-                    }
-                    let message_length = connection::length(ReplayAllRequest::LENGTH);
+                    SnapshotFailure::OtherSession.unless(client.session == SessionId::Memoir(session_id))?;
+                    let message_length = super::length(ReplayAllRequest::LENGTH);
                     let fields = ReplayAllRequestFields { message_length, session_id };
                     client.output.extend_from_slice(&fields.encode());
                     client.state = State::Requested(0);
@@ -91,8 +89,8 @@ impl SnapshotDialect for Snapshots {
         match Message::decode(message) {
             Ok(Message::Heartbeat(_)) => Asked::Nothing,
             Ok(Message::LoginRequest(login)) => {
-                let (user, password) = connection::split_token(login.token());
-                Asked::Login { is_known: is_known(admitted, user, password) }
+                let (user, password) = super::split_token(login.token());
+                Asked::Login(is_known(admitted, user, password))
             }
             Ok(Message::ReplayAllRequest(_)) => Asked::Request(Ok(())),
             _ => Asked::Unexpected,
@@ -101,20 +99,20 @@ impl SnapshotDialect for Snapshots {
 
     /// An accepted login is answered by the offer.
     fn login_answer(&self, is_known: bool) -> Vec<u8> {
-        if is_known { Vec::new() } else { connection::rejected() }
+        if is_known { Vec::new() } else { super::rejected() }
     }
 
     fn offer(&self, image: &Image) -> Vec<u8> {
-        connection::accepted(RequestMode::Snapshot, Some(image.session))
+        super::accepted(RequestMode::Snapshot, Some(image.session))
     }
 
     fn answer(&self, image: &Image, message: &[u8]) -> Answer {
         let wanted = ReplayAllRequest::decode(message).map(|request| SessionId::Memoir(request.session_id()));
         if wanted != Ok(image.session) {
-            return Answer::Reject(connection::request_rejected(ReplayRejectCode::NotTheActiveSession));
+            return Answer::Reject(super::request_rejected(ReplayRejectCode::NotTheActiveSession));
         }
         // Includes the end of the snapshot.
         let count = u32::try_from(image.messages + 1).unwrap_or(u32::MAX);
-        Answer::Accept(connection::begin(1, count).to_vec())
+        Answer::Accept(super::begin(1, count).to_vec())
     }
 }

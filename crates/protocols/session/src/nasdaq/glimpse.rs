@@ -7,9 +7,9 @@ use tapeworks_wire::nasdaq::soupbintcp::{
 };
 use tapeworks_wire::{Ascii, AsciiNumber};
 
-use crate::dialect::{
-    Answer, Asked, Connection, Conversation, Flow, Image, LoginLimits, SECOND_NS, SnapshotDialect,
-    SnapshotFailure, SnapshotRules, Step, padded,
+use crate::dialect::connection::{Asked, Connection, LoginLimits, SECOND_NS, padded, whole};
+use crate::dialect::snapshots::{
+    Answer, Conversation, Flow, Image, SnapshotDialect, SnapshotFailure, SnapshotRules, Step,
 };
 use crate::login::{Credentials, LONGEST_PACKET_BYTES, accepted, is_known, is_session, rejected};
 use crate::transport::SessionId;
@@ -19,7 +19,7 @@ const CONNECTION: Connection = Connection {
     longest_bytes: LONGEST_PACKET_BYTES,
     accepts_longer: true,
     packet_bytes,
-    each_message,
+    each_message: whole,
     packet: |message, _, _| message.to_vec(),
     heartbeat: &[0, 1, ClientHeartbeat::TAG],
     limits: LoginLimits { sub_id: 0, user: 6, password: 10 },
@@ -35,11 +35,6 @@ pub(crate) static SNAPSHOTS: SnapshotRules = SnapshotRules {
 
 fn packet_bytes(start: &[u8]) -> Option<usize> {
     start.first_chunk::<2>().map(|length| 2 + usize::from(u16::from_be_bytes(*length)))
-}
-
-fn each_message(packet: &[u8], each: &mut dyn FnMut(&[u8])) -> bool {
-    each(packet);
-    true
 }
 
 fn login([_, user, password]: [&[u8]; 3], session: Option<&SessionId>) -> Vec<u8> {
@@ -92,9 +87,9 @@ impl SnapshotDialect for Glimpse {
                 Ok(Message::LoginRejected(_)) => return Err(SnapshotFailure::LoginRejected),
                 Ok(Message::LoginAccepted(accepted)) => {
                     let (named, wanted) = (accepted.session().0, client.session.login_name().0);
-                    if !wanted.trim_ascii().is_empty() && named.trim_ascii() != wanted.trim_ascii() {
-                        return Err(SnapshotFailure::OtherSession);
-                    }
+                    SnapshotFailure::OtherSession.unless(
+                        wanted.trim_ascii().is_empty() || named.trim_ascii() == wanted.trim_ascii(),
+                    )?;
                 }
                 Ok(Message::EndOfSession(_)) => return Err(SnapshotFailure::Ended),
                 Ok(_) => {}
@@ -107,8 +102,7 @@ impl SnapshotDialect for Glimpse {
     fn asked(&self, message: &[u8], admitted: Option<&Credentials>) -> Asked<Result<(), Vec<u8>>> {
         match Message::decode(message) {
             Ok(Message::LoginRequest(login)) => {
-                let is_known = is_known(admitted, &login.username().0, &login.password().0);
-                Asked::Login { is_known }
+                Asked::Login(is_known(admitted, &login.username().0, &login.password().0))
             }
             Ok(Message::ClientHeartbeat(_) | Message::Debug(_) | Message::UnsequencedData(_)) => {
                 Asked::Nothing

@@ -4,7 +4,7 @@ use tapeworks_wire::framing::BigEndian;
 use tapeworks_wire::nasdaq::moldudp64::{
     DownstreamPacket, DownstreamPacketFields, END_OF_SESSION, HEARTBEAT, RequestPacket, SCHEMA,
 };
-use tapeworks_wire::schema::{Decoded, Schema};
+use tapeworks_wire::schema::{Schema, Structure};
 use tapeworks_wire::{Ascii, DecodeError};
 
 use crate::transport::{
@@ -21,6 +21,7 @@ impl Transport for MoldUdp64 {
     const KIND: TransportKind = TransportKind::MoldUdp64;
     const SCHEMA: &'static Schema = &SCHEMA;
     const MARKS_END: bool = true;
+    const HEADER: &'static Structure = &DownstreamPacket::SCHEMA;
     const HEADER_BYTES: usize = 20;
 
     fn session(number: u32) -> SessionId {
@@ -43,10 +44,6 @@ impl Transport for MoldUdp64 {
             header_bytes: Self::HEADER_BYTES,
             blocks: packet.blocks(),
         })
-    }
-
-    fn fields(payload: &[u8]) -> Decoded<'_> {
-        DownstreamPacket::SCHEMA.decode(payload)
     }
 
     fn write_header(header: &Outgoing, target: &mut [u8]) -> usize {

@@ -3,9 +3,7 @@
 use tapeworks_wire::nyse::packet::{DeliveryFlag, HEADER_BYTES, PillarPacket, PillarPacketFields};
 use tapeworks_wire::{Nanoseconds, SecondsSinceEpoch};
 
-use crate::dialect::{Connection, LoginLimits, SECOND_NS, each_block};
-
-const LIMITS: LoginLimits = LoginLimits { sub_id: 0, user: 10, password: 0 };
+use crate::dialect::connection::{Connection, LoginLimits, SECOND_NS, each_block, leading_length};
 
 /// Connections without a login: the user is the source that each request names.
 pub(super) const CONNECTION: Connection = Connection {
@@ -13,17 +11,13 @@ pub(super) const CONNECTION: Connection = Connection {
     // A client's packets have at most 40 bytes, a server's 45.
     longest_bytes: 512,
     accepts_longer: false,
-    packet_bytes,
+    packet_bytes: leading_length,
     each_message,
     packet,
     heartbeat: &[],
-    limits: LIMITS,
+    limits: LoginLimits { sub_id: 0, user: 10, password: 0 },
     login: |_, _| Vec::new(),
 };
-
-fn packet_bytes(start: &[u8]) -> Option<usize> {
-    start.first_chunk::<2>().map(|length| usize::from(u16::from_le_bytes(*length)))
-}
 
 /// Passes on each message of a packet. Returns `false`, and passes none, if they do not match the header.
 pub(super) fn each_message(packet: &[u8], each: &mut dyn FnMut(&[u8])) -> bool {

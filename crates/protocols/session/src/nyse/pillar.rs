@@ -16,7 +16,7 @@ use tapeworks_wire::nyse::integrated::{
 use tapeworks_wire::nyse::packet::{
     DeliveryFlag, HEADER_BYTES, PREFIX, PillarPacket, PillarPacketFields, Prefix, SCHEMA,
 };
-use tapeworks_wire::schema::{Decoded, Schema};
+use tapeworks_wire::schema::{Schema, Structure};
 use tapeworks_wire::{Ascii, DecodeError, Nanoseconds, SecondsSinceEpoch};
 
 use super::packets;
@@ -37,6 +37,7 @@ impl Transport for Pillar {
 
     const KIND: TransportKind = TransportKind::Pillar;
     const SCHEMA: &'static Schema = &SCHEMA;
+    const HEADER: &'static Structure = &PillarPacket::SCHEMA;
     const HEADER_BYTES: usize = HEADER_BYTES;
     const REQUESTS: Option<RequestProtocol> = Some(RequestProtocol::Pillar);
     const GROUP_SNAPSHOTS: Option<SnapshotProtocol> = Some(SnapshotProtocol::Refresh);
@@ -89,10 +90,6 @@ impl Transport for Pillar {
     fn restarts(payload: &[u8]) -> bool {
         PillarPacket::decode(payload)
             .is_ok_and(|packet| packet.delivery_flag() == DeliveryFlag::SequenceNumberReset)
-    }
-
-    fn fields(payload: &[u8]) -> Decoded<'_> {
-        PillarPacket::SCHEMA.decode(payload)
     }
 
     fn write_header(header: &Outgoing, target: &mut [u8]) -> usize {

@@ -38,10 +38,9 @@ use tapeworks_wire::{Ascii, SecondsSinceEpoch};
 
 use super::packets::{self, CONNECTION, each_message, is_heartbeat, tag};
 use super::requests::source;
-use crate::dialect::{
-    BLOCK_BYTES, DayTime, Fetched, Flow, Image, Malformed, PacketReader, RequestLogin, SECOND_NS,
-    SnapshotFailure, SnapshotRules,
-};
+use crate::dialect::connection::{Malformed, PacketReader, SECOND_NS};
+use crate::dialect::requests::{DayTime, RequestLogin};
+use crate::dialect::snapshots::{BLOCK_BYTES, Fetched, Flow, Image, SnapshotFailure, SnapshotRules};
 use crate::nasdaq::Glimpse;
 
 /// Images are framed like GLIMPSE's until a client requests them.

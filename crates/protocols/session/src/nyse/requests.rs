@@ -7,9 +7,10 @@ use tapeworks_wire::nyse::integrated::{
 };
 
 use super::packets::{self, CONNECTION};
-use crate::dialect::{
-    Asked, Heard, RequestAsked, RequestDialect, RequestLogin, RequestRules, RequestStatus, SECOND_NS,
-    ServerLimits, Statuses, Taken,
+use crate::dialect::connection::{Asked, SECOND_NS};
+use crate::dialect::requests::{
+    Heard, RequestAsked, RequestDialect, RequestLogin, RequestRules, RequestStatus, ServerLimits, Statuses,
+    Taken,
 };
 use crate::protocols::RequestProtocol;
 use crate::transport::{Request, SessionId};

@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use super::link::Link;
 use super::replay::Replay;
-use super::{DayTime, RequestLogin, RequestProtocol, RequestStatus};
-use crate::dialect::{Heard, RequestRules, SECOND_NS};
+use super::{DayTime, RequestLogin, RequestStatus};
+use crate::dialect::connection::SECOND_NS;
+use crate::dialect::requests::{Heard, RequestRules};
 use crate::throttle::Throttle;
 use crate::transport::{Request, SessionId};
 
@@ -193,12 +194,8 @@ impl Requester {
         }
     }
 
-    const fn protocol(&self) -> RequestProtocol {
-        self.login.protocol()
-    }
-
     const fn rules(&self) -> &'static RequestRules {
-        self.protocol().rules()
+        self.login.protocol().rules()
     }
 
     /// Sets the UTC time for packets that have a send time. Without it they contain the time of the monotonic clock.
@@ -270,7 +267,7 @@ impl Requester {
     pub fn request(&mut self, request: &Request, now_ns: u64) {
         let Request { session, first, count } = *request;
         let numbers = first..first.saturating_add(u64::from(count));
-        let is_ours = session.transport() == self.protocol().transport();
+        let is_ours = session.transport() == self.login.protocol().transport();
         let has_room = numbers.end <= self.rules().last_number;
         let is_possible = is_ours && !numbers.is_empty() && has_room;
         if !is_possible || now_ns < self.paused_until_ns {

@@ -1,7 +1,7 @@
 //! What both ends of a connection have: bytes in both directions, and the times at which they moved.
 
 use super::DayTime;
-use crate::dialect::{Connection, PacketReader};
+use crate::dialect::connection::{Connection, PacketReader};
 use crate::outgoing::Outgoing;
 
 /// One end of a connection.

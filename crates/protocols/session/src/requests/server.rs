@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use super::link::Link;
 use super::{DayTime, RequestLogin, RequestProtocol, RequestStatus, ServerLimits};
-use crate::dialect::{Asked, RequestRules, SECOND_NS, Taken};
+use crate::dialect::connection::{Asked, SECOND_NS};
+use crate::dialect::requests::{RequestRules, Taken};
 use crate::transport::{Request, SessionId};
 
 /// How long a client may take to log in, in ns.
@@ -149,7 +150,7 @@ impl RequestServer {
     fn message(&mut self, message: &[u8], now_ns: u64) {
         match (self.protocol.rules().dialect.asked(message, self.admitted.as_ref()), self.state) {
             (Asked::Nothing, _) => self.unanswered_ns = None,
-            (Asked::Login { is_known }, State::Fresh) => {
+            (Asked::Login(is_known), State::Fresh) => {
                 self.link.send(&self.protocol.rules().dialect.login_answer(is_known, self.session), now_ns);
                 self.state = if is_known { State::Ready } else { State::Refusing };
             }

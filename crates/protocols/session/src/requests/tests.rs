@@ -5,8 +5,9 @@ use proptest::prelude::*;
 use tapeworks_wire::nyse::packet::{HEADER_BYTES as PILLAR_HEADER_BYTES, PillarPacket};
 
 use super::*;
-use crate::dialect::{SECOND_NS, Statuses};
-use crate::memx::{append_sequenced, begin_by_memx, complete_by_memx};
+use crate::dialect::connection::SECOND_NS;
+use crate::dialect::requests::Statuses;
+use crate::memx::{append_sequenced, begin as begin_by_memx, complete as complete_by_memx};
 use crate::transport::{Request, SessionId};
 use crate::units::tcp::HEARTBEAT as UNIT_HEARTBEAT;
 

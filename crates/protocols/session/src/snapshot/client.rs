@@ -1,7 +1,8 @@
 //! The client's end: logs in, requests a snapshot where necessary, and passes on each message.
 
 use super::{Fetched, SnapshotFailure, SnapshotLogin, SnapshotProtocol};
-use crate::dialect::{Conversation, DayTime, Input, RequestLogin, State, Step};
+use crate::dialect::requests::{DayTime, RequestLogin};
+use crate::dialect::snapshots::{Conversation, Input, State, Step};
 use crate::table::GroupClient;
 use crate::transport::SessionId;
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::{Image, SnapshotProtocol};
-use crate::dialect::{Answer, Asked, DayTime, Flow, PacketReader, SECOND_NS, SnapshotRules};
+use crate::dialect::connection::{Asked, PacketReader, SECOND_NS};
+use crate::dialect::requests::DayTime;
+use crate::dialect::snapshots::{Answer, Flow, SnapshotRules};
 use crate::login::{Credentials, HEARTBEAT_NS, LOGIN_TIMEOUT_NS, STALL_TIMEOUT_NS};
 use crate::table::GroupServer;
 
@@ -156,7 +158,7 @@ impl SnapshotServer {
         match (dialect.asked(message, self.credentials.as_ref()), &self.state) {
             (Asked::Nothing, _) => {}
             (Asked::Logout, _) => self.end(SnapshotEnd::Left),
-            (Asked::Login { is_known }, State::Fresh) => {
+            (Asked::Login(is_known), State::Fresh) => {
                 let answer = dialect.login_answer(is_known);
                 if !is_known {
                     return self.reject(&answer, now_ns);

@@ -10,7 +10,7 @@ use tapeworks_wire::nasdaq::soupbintcp::{LoginRequestFields, Message, Packets};
 use tapeworks_wire::{Ascii, AsciiNumber};
 
 use super::*;
-use crate::dialect::SECOND_NS;
+use crate::dialect::connection::SECOND_NS;
 use crate::login::{Credentials, LOGIN_TIMEOUT_NS, STALL_TIMEOUT_NS};
 use crate::transport::SessionId;
 use crate::units::tcp::HEARTBEAT as UNIT_HEARTBEAT;

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use tapeworks_wire::cboe::unit::SequencedUnit;
 
-use crate::dialect::{BLOCK_BYTES, Connection, Image, Input, LoginLimits, SnapshotFailure, each_block};
+use crate::dialect::connection::{Connection, LoginLimits, each_block, leading_length};
+use crate::dialect::snapshots::{BLOCK_BYTES, Image, Input, SnapshotFailure};
 use crate::transport::SessionId;
 
 /// Length of the header in bytes.
@@ -23,17 +24,13 @@ pub(crate) const fn connection(
         header_bytes: HEADER_BYTES,
         longest_bytes,
         accepts_longer: false,
-        packet_bytes,
+        packet_bytes: leading_length,
         each_message,
         packet: |message, _, _| packet(message),
         heartbeat: &HEARTBEAT,
         limits,
         login,
     }
-}
-
-fn packet_bytes(start: &[u8]) -> Option<usize> {
-    start.first_chunk::<2>().map(|length| usize::from(u16::from_le_bytes(*length)))
 }
 
 fn each_message(packet: &[u8], each: &mut dyn FnMut(&[u8])) -> bool {
@@ -81,9 +78,7 @@ pub(crate) fn next_message(input: &mut Input) -> Result<Option<Range<usize>>, Sn
             return Ok(None);
         };
         let (length, count) = (usize::from(u16::from_le_bytes([*low, *high])), *count);
-        if length < HEADER_BYTES || (count == 0 && length != HEADER_BYTES) {
-            return Err(SnapshotFailure::Malformed);
-        }
+        SnapshotFailure::Malformed.unless(length > HEADER_BYTES && count > 0 || length == HEADER_BYTES)?;
         if input.rest().len() < length {
             return Ok(None);
         }
@@ -95,9 +90,7 @@ pub(crate) fn next_message(input: &mut Input) -> Result<Option<Range<usize>>, Sn
     input.left -= 1;
     let is_sound = length >= 2
         && if input.left == 0 { range.end == input.packet_end } else { range.end < input.packet_end };
-    if !is_sound {
-        return Err(SnapshotFailure::Malformed);
-    }
+    SnapshotFailure::Malformed.unless(is_sound)?;
     input.at = range.end;
     Ok(Some(range))
 }
