@@ -18,9 +18,6 @@
 //! verified on real packets. Some are ours: NYSE's limit of 100 requests a second and its silence limit, and all limits
 //! and times of MITCH and MEMX.
 //!
-//! A venue's folder has its limits and times ([`RequestRules`]) and its messages ([`RequestDialect`], a virtual call per
-//! message). Timers, queues, quotas and retries are here.
-//!
 //! [`Requester`] is the client's end of one channel, [`RequestServer`] the server's end of one connection. Bytes and
 //! times go in, bytes come out.
 //!

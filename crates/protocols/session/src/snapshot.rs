@@ -24,8 +24,6 @@
 //!
 //! Between the start and the end are messages of the venue's own protocol. An [`Image`] has them ready to send.
 //!
-//! A venue's folder has its times ([`SnapshotRules`]) and its messages ([`SnapshotDialect`], a virtual call per message).
-//!
 //! [`SnapshotServer`] is the server's end of one client's connection, [`SnapshotClient`] the client's end: bytes and times in, bytes out.
 //!
 //! Cost: an image is built once. It adds 2 or 3 bytes to each message (GLIMPSE), or 8 bytes per block of about 1,400
