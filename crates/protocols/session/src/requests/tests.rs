@@ -232,6 +232,19 @@ fn a_packet_of_nyse_says_the_time_of_the_day_that_its_caller_gives() {
     assert_eq!(sent(server.output()), (1_763_130_600, 9));
 }
 
+/// Without a login there is no state in which a request is ignored.
+#[test]
+fn a_request_to_nyse_is_taken_behind_a_message_that_ends_the_connection() {
+    let (mut client, mut server) = connected(RequestProtocol::Pillar);
+    let wanted = request(RequestProtocol::Pillar, 5, 3);
+    client.request(&wanted, 0);
+    let (header, message) = client.output().split_at(PILLAR_HEADER_BYTES);
+    let mut packet = [header, &[4, 0, 99, 0], message].concat();
+    (packet[0], packet[3]) = (packet.len() as u8, 2);
+    server.receive(&packet, 0);
+    assert_eq!((server.over(), server.next_request()), (Some(RequestServerEnd::Malformed), Some(wanted)));
+}
+
 #[test]
 fn a_client_of_cboe_logs_in_and_requests_in_units_without_a_number() {
     let mut client = Requester::new(login(RequestProtocol::Grp));

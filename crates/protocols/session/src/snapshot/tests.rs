@@ -72,6 +72,26 @@ fn a_client_gets_the_messages_and_the_number_to_go_on_from() {
 }
 
 #[test]
+fn a_long_packet_for_glimpse_is_read_if_it_arrives_in_one_piece() {
+    let debug = [&[1, 44, b'+'][..], &[b'x'; 299]].concat();
+    for (piece, end) in [(debug.len(), None), (debug.len() - 1, Some(SnapshotEnd::Malformed))] {
+        let mut server = SnapshotServer::new(SnapshotProtocol::Glimpse, None, 0);
+        debug.chunks(piece).for_each(|piece| server.receive(piece, 0));
+        assert_eq!(server.over(), end, "{piece}");
+    }
+}
+
+#[test]
+fn a_client_of_glimpse_that_was_rejected_may_not_log_in_again() {
+    let wanted = Credentials { user: "ME".to_owned(), password: "secret".to_owned() };
+    let mut server = SnapshotServer::new(SnapshotProtocol::Glimpse, Some(wanted), 0);
+    for end in [None, Some(SnapshotEnd::Malformed)] {
+        server.receive(&login(b"others", b"          "), 0);
+        assert_eq!(server.over(), end);
+    }
+}
+
+#[test]
 fn a_wrong_session_and_a_wrong_login_are_rejected() {
     let mut server = SnapshotServer::new(SnapshotProtocol::Glimpse, None, 0);
     server.receive(&login(b"anyone", b"AA00000006"), 1);
