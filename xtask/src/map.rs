@@ -120,7 +120,8 @@ fn check_levels() -> Result<(), String> {
     let front_page = std::fs::read_to_string(process::root().join(FRONT_PAGE));
     let front_page = front_page.map_err(|error| format!("{FRONT_PAGE}: {error}"))?;
     for (name, purpose) in LEVELS.iter().flat_map(|(_, crates)| *crates).filter(|(name, _)| *name != "cli") {
-        if !front_page.contains(&format!("[{name}](../tapeworks_{name}/index.html) | {purpose} |")) {
+        let folder = name.replace('-', "_");
+        if !front_page.contains(&format!("[{name}](../tapeworks_{folder}/index.html) | {purpose} |")) {
             return Err(format!("{FRONT_PAGE}: no row for {name}, {purpose}"));
         }
     }

@@ -243,7 +243,7 @@ impl FixSchema {
     /// Returns the declaration as one JSON object.
     #[must_use]
     pub fn json(&self) -> String {
-        let mut writer = JsonWriter::new();
+        let mut writer = JsonWriter::default();
         writer.object(|writer| {
             writer.text("name", self.name);
             writer.text("title", self.title);

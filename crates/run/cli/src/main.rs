@@ -28,13 +28,13 @@
 //! | market data | [follow](../tapeworks_follow/index.html) | lines, gaps, restarts |
 //! |  | [store](../tapeworks_store/index.html) | DBN, Parquet, CSV, JSON |
 //! | protocols | [session](../tapeworks_session/index.html) | both ends of market data sessions |
-//! | protocols | [order-session](../tapeworks_order_session/index.html) | both ends of order sessions |
+//! |  | [order-session](../tapeworks_order_session/index.html) | both ends of order sessions |
 //! |  | [market](../tapeworks_market/index.html) | events, books, NBBO |
 //! |  | [capture](../tapeworks_capture/index.html) | captures and network headers |
 //! |  | [nic](../tapeworks_nic/index.html) | live receivers and senders |
 //! |  | [journal](../tapeworks_journal/index.html) | a log that survives crashes |
 //! | foundations | [wire](../tapeworks_wire/index.html) | protocols as declarations |
-//! | foundations | [fix-wire](../tapeworks_fix_wire/index.html) | FIX messages as declarations |
+//! |  | [fix-wire](../tapeworks_fix_wire/index.html) | FIX messages as declarations |
 //! |  | [dispatch](../tapeworks_dispatch/index.html) | state machines, perfect hashes |
 //! |  | [ring](../tapeworks_ring/index.html) | queues, waiting, memory |
 //! |  | [stage](../tapeworks_stage/index.html) | stages and inline edges |

@@ -34,13 +34,14 @@ pub struct Writer {
     first: bool,
 }
 
-impl Writer {
+impl Default for Writer {
     /// Creates a writer of an empty text.
-    #[must_use]
-    pub const fn new() -> Self {
+    fn default() -> Self {
         Self { out: String::new(), first: true }
     }
+}
 
+impl Writer {
     /// Returns the text written so far.
     #[must_use]
     pub fn finish(self) -> String {
@@ -165,7 +166,7 @@ pub fn json(schema: &Schema) -> String {
         writer.text("doc", item.doc);
         writer.list("fields", item.fields, field);
     };
-    let mut writer = Writer::new();
+    let mut writer = Writer::default();
     writer.object(|writer| {
         writer.text("name", schema.name);
         writer.text("title", schema.title);
