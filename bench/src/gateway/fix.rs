@@ -3,8 +3,8 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use tapeworks_runtime::world::{System, World as _};
 use tapeworks_fix_wire::{Framing, Writer, field, message_type, next_message, read_unsigned};
+use tapeworks_runtime::world::{System, World as _};
 
 use super::comp_id;
 

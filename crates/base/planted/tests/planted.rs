@@ -32,7 +32,8 @@ fn names(text: &str) -> impl Iterator<Item = &str> {
 fn the_table_names_what_is_planted_and_where() {
     let root = root();
     let mut planted: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for folder in fs::read_dir(root.join("crates")).unwrap() {
+    let wings = fs::read_dir(root.join("crates")).unwrap();
+    for folder in wings.flat_map(|wing| fs::read_dir(wing.unwrap().path()).unwrap()) {
         let folder = folder.unwrap().path();
         if folder.ends_with("planted") || !folder.join("src").is_dir() {
             continue;
