@@ -357,8 +357,7 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
         arriving: &Arriving<'_, '_>,
         make: impl FnOnce(&C) -> C,
     ) -> Step {
-        let (count, end) =
-            (arriving.header.count, arriving.header.first.saturating_add(arriving.header.count));
+        let (count, end) = (arriving.header.count, arriving.header.end());
         let channel = self.all[index].as_mut();
         match verdict {
             Verdict::OfRun => {
@@ -407,10 +406,9 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
         channel.run.refuse_suspects();
         let held = std::mem::take(&mut channel.held);
         let confirmed = |held: &HeldPacket| {
-            transport.header(&held.payload).is_ok_and(|header| {
-                header.session == session
-                    && header.first.saturating_add(header.count) <= arriving.header.first
-            })
+            transport
+                .header(&held.payload)
+                .is_ok_and(|header| header.session == session && header.end() <= arriving.header.first)
         };
         let (confirmed, others): (Vec<_>, Vec<_>) = held.into_iter().partition(confirmed);
         self.refuse(index, others);

@@ -168,6 +168,15 @@ pub enum Delivery<'a> {
     },
 }
 
+/// A packet of a line, with its header read.
+#[derive(Clone, Copy, Debug)]
+struct Incoming<'a> {
+    header: Header,
+    line: Line,
+    received: Nanos,
+    payload: &'a [u8],
+}
+
 /// A packet waiting for its turn.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
@@ -180,9 +189,9 @@ struct Held {
 }
 
 impl Held {
-    /// The number after its last message.
-    const fn end(&self) -> u64 {
-        self.header.first.saturating_add(self.header.count)
+    fn incoming(&self) -> Incoming<'_> {
+        let Self { header, line, received, ref payload } = *self;
+        Incoming { header, line, received, payload }
     }
 }
 
@@ -317,7 +326,7 @@ impl Arbiter {
         let mut missing = Vec::new();
         for held in &self.held {
             missing.extend(Some(reach..held.header.first).filter(|missing| !missing.is_empty()));
-            reach = reach.max(held.end());
+            reach = reach.max(held.header.end());
         }
         (self.held.is_empty() || self.reach == reach) && self.gaps.is_sound(missing.into_iter())
     }
@@ -369,7 +378,7 @@ impl Arbiter {
 
     /// Returns the number after the last held packet; `None` if none is held.
     pub fn held_to(&self) -> Option<u64> {
-        self.held.back().map(Held::end)
+        self.held.back().map(|held| held.header.end())
     }
 
     /// Returns the payloads of the held packets, ordered by number.
@@ -456,16 +465,12 @@ impl Arbiter {
                 return Err(error);
             }
         };
+        let packet = Incoming { header, line, received, payload };
         if line == Line::Recovery {
-            self.answer(&header, received, payload, deliver);
-            return Ok(());
+            self.answer(&packet, deliver);
+        } else if self.session == Some(header.session) || self.other_session(&packet, deliver) {
+            self.of_session(&packet, deliver);
         }
-        if self.session != Some(header.session)
-            && !self.other_session(&header, line, received, payload, deliver)
-        {
-            return Ok(());
-        }
-        self.of_session(&header, line, received, payload, deliver);
         Ok(())
     }
 
@@ -488,9 +493,9 @@ impl Arbiter {
     /// Returns whether a packet is a copy of a delivered one. With two lines every second packet is a copy; its messages are not
     /// walked.
     #[inline]
-    fn is_known(&self, header: &Header, received: Nanos, payload: &[u8]) -> bool {
-        let end = header.first.saturating_add(header.count);
-        self.next.is_some_and(|next| header.first < next && end <= next)
+    fn is_known(&self, packet: &Incoming<'_>) -> bool {
+        let Incoming { header, received, payload, .. } = *packet;
+        self.next.is_some_and(|next| header.first < next && header.end() <= next)
             && !header.is_end_of_session
             && !self.is_silent
             && self.given_up.end_by(header.first)
@@ -537,7 +542,7 @@ impl Arbiter {
         if self.session != Some(header.session) {
             return Usefulness::OtherSession;
         }
-        let numbers = header.first..header.first.saturating_add(header.count);
+        let numbers = header.numbers();
         let is_needed = match self.next {
             None => false,
             // Some servers send a packet without messages when they no longer have the requested ones.
@@ -553,15 +558,9 @@ impl Arbiter {
     /// Processes an answer: its messages were requested, had been given up, or are duplicates.
     #[cold]
     #[inline(never)]
-    fn answer(
-        &mut self,
-        header: &Header,
-        received: Nanos,
-        payload: &[u8],
-        deliver: &mut impl FnMut(Delivery<'_>),
-    ) {
-        let now = received;
-        let usefulness = self.usefulness(header, payload);
+    fn answer(&mut self, packet: &Incoming<'_>, deliver: &mut impl FnMut(Delivery<'_>)) {
+        let Incoming { header, received: now, payload, .. } = *packet;
+        let usefulness = self.usefulness(&header, payload);
         let counters = &mut self.lines[place(Line::Recovery)].counters;
         counters.count_discarded(usefulness);
         if usefulness == Usefulness::Malformed {
@@ -578,16 +577,16 @@ impl Arbiter {
             }
             return;
         };
-        let numbers = header.first..header.first.saturating_add(header.count);
+        let numbers = header.numbers();
         if numbers.end <= next {
-            self.take(header, Line::Recovery, received, payload, deliver);
+            self.take(packet, deliver);
             return;
         }
         self.brought_by_answer(&numbers, now);
         if header.first <= next {
-            self.take(header, Line::Recovery, received, payload, deliver);
+            self.take(packet, deliver);
         } else {
-            self.hold(header, Line::Recovery, received, payload, deliver);
+            self.hold(packet, deliver);
         }
         self.go_on(now, deliver);
     }
@@ -649,77 +648,58 @@ impl Arbiter {
         of_line.see(header, received);
         of_line.counters.won += count;
         self.last = Some(received);
-        self.next = Some(header.first.saturating_add(count));
+        self.next = Some(header.end());
         self.advanced = received;
         self.counters.messages += count;
     }
 
     /// Processes a packet of the current session.
-    fn of_session(
-        &mut self,
-        header: &Header,
-        line: Line,
-        received: Nanos,
-        payload: &[u8],
-        deliver: &mut impl FnMut(Delivery<'_>),
-    ) {
-        if self.is_in_order(header) {
-            self.advance_past(header, line, received);
+    fn of_session(&mut self, packet: &Incoming<'_>, deliver: &mut impl FnMut(Delivery<'_>)) {
+        let Incoming { header, line, received, payload } = *packet;
+        if self.is_in_order(&header) {
+            self.advance_past(&header, line, received);
             self.run.note_payload(self.dialect.transport, header.first, payload, received);
-            deliver(Delivery::Packet { line, received, payload, header: *header });
+            deliver(Delivery::Packet { line, received, payload, header });
             return;
         }
-        self.not_in_order(header, line, received, payload, deliver);
+        self.not_in_order(packet, deliver);
     }
 
     /// Processes a packet that is not next in sequence, or that arrives while something is pending: checks its framing and its
     /// number first.
     #[cold]
     #[inline(never)]
-    fn not_in_order(
-        &mut self,
-        header: &Header,
-        line: Line,
-        received: Nanos,
-        payload: &[u8],
-        deliver: &mut impl FnMut(Delivery<'_>),
-    ) {
-        if !self.is_known(header, received, payload) {
+    fn not_in_order(&mut self, packet: &Incoming<'_>, deliver: &mut impl FnMut(Delivery<'_>)) {
+        let Incoming { header, line, received, payload } = *packet;
+        if !self.is_known(packet) {
             if !self.is_whole(payload) && !planted!("unsound-behind-a-gap") {
                 self.lines[place(line)].counters.malformed += 1;
                 return;
             }
-            if !self.is_of_run(header, line, received, payload, deliver) {
+            if !self.is_of_run(packet, deliver) {
                 return;
             }
             if self.next.is_some_and(|next| header.first > next.saturating_add(MOST_AHEAD)) {
-                self.implausible(header, line, received, deliver);
+                self.implausible(&header, line, received, deliver);
                 return;
             }
         }
-        self.lines[place(line)].see(header, received);
+        self.lines[place(line)].see(&header, received);
         // An old packet is no sign of life: copies of a session keep coming for a while after another has replaced it.
-        let end = header.first.saturating_add(header.count);
+        let end = header.end();
         let reach = self.next.map(|next| if self.held.is_empty() { next } else { next.max(self.reach) });
         // Some heartbeats have the number 0.
         let is_current = |reach| end > reach || header.count == 0 && (end == reach || header.first == 0);
         if reach.is_none_or(is_current) {
             self.last = Some(received);
         }
-        self.out_of_order(header, line, received, payload, deliver);
+        self.out_of_order(packet, deliver);
     }
 
     /// Returns whether a sound packet that is not next in sequence belongs to the current run. The first packets of another run
     /// are held until confirmed; the new run then begins with them.
-    fn is_of_run(
-        &mut self,
-        header: &Header,
-        line: Line,
-        received: Nanos,
-        payload: &[u8],
-        deliver: &mut impl FnMut(Delivery<'_>),
-    ) -> bool {
-        let end = header.first.saturating_add(header.count);
+    fn is_of_run(&mut self, packet: &Incoming<'_>, deliver: &mut impl FnMut(Delivery<'_>)) -> bool {
+        let Incoming { header, line, received, payload } = *packet;
         // While joining, only the held packets show where the run is.
         let reached = self.next.or_else(|| self.held_to());
         let may_restart = |next: &u64| *next != header.first && !self.options.restarts_rename;
@@ -727,8 +707,8 @@ impl Arbiter {
             self.refuse_suspects();
             return true;
         };
-        let old = header.first..end.min(next);
-        let evidence = Evidence { header: *header, payload, received, dialect: self.dialect };
+        let old = header.first..header.end().min(next);
+        let evidence = Evidence { header, payload, received, dialect: self.dialect };
         let is_missing = !old.is_empty()
             && (self.given_up.within(&old).next().is_some() || self.is_joining && self.is_between_held(&old));
         if is_missing && self.run.may_be_late(&evidence) {
@@ -737,7 +717,7 @@ impl Arbiter {
         }
         match self.run.judge(&evidence, next) {
             Verdict::OfRun => {
-                if end > next {
+                if header.end() > next {
                     self.refuse_suspects();
                 }
                 if header.count == 0 {
@@ -758,12 +738,12 @@ impl Arbiter {
                 if !continues {
                     self.drop_suspects();
                 }
-                let held = self.copy_of(header, line, received, payload);
+                let held = self.copy_of(packet);
                 self.suspects.push(held);
                 false
             }
             Verdict::Restart => {
-                self.restart(header, line, received, payload, deliver);
+                self.restart(packet, deliver);
                 false
             }
         }
@@ -773,19 +753,13 @@ impl Arbiter {
     fn is_between_held(&self, numbers: &Range<u64>) -> bool {
         let at = self.held.partition_point(|held| held.header.first <= numbers.start);
         let before = at.checked_sub(1).and_then(|before| self.held.get(before));
-        before.is_some_and(|before| before.end() <= numbers.start)
+        before.is_some_and(|before| before.header.end() <= numbers.start)
     }
 
     /// Follows the numbers from 1, because the venue restarted them: begins with the suspects and this packet.
     #[cold]
-    fn restart(
-        &mut self,
-        header: &Header,
-        line: Line,
-        received: Nanos,
-        payload: &[u8],
-        deliver: &mut impl FnMut(Delivery<'_>),
-    ) {
+    fn restart(&mut self, packet: &Incoming<'_>, deliver: &mut impl FnMut(Delivery<'_>)) {
+        let Incoming { header, received, .. } = *packet;
         self.counters.sequence_resets += 1;
         let suspects = std::mem::take(&mut self.suspects);
         self.deliver_the_rest(received, deliver);
@@ -796,12 +770,12 @@ impl Arbiter {
         self.run = run;
         for held in suspects {
             self.held_bytes -= held.payload.len();
-            if held.header.first.saturating_add(held.header.count) <= header.first {
-                self.of_session(&held.header, held.line, held.received, &held.payload, deliver);
+            if held.header.end() <= header.first {
+                self.of_session(&held.incoming(), deliver);
             }
             self.let_go(held.payload);
         }
-        self.of_session(header, line, received, payload, deliver);
+        self.of_session(packet, deliver);
     }
 
     /// Refuses the packets that might have begun a restart, because nothing confirmed them.
@@ -821,33 +795,27 @@ impl Arbiter {
         }
     }
 
-    fn out_of_order(
-        &mut self,
-        header: &Header,
-        line: Line,
-        received: Nanos,
-        payload: &[u8],
-        deliver: &mut impl FnMut(Delivery<'_>),
-    ) {
+    fn out_of_order(&mut self, packet: &Incoming<'_>, deliver: &mut impl FnMut(Delivery<'_>)) {
+        let Incoming { header, received, .. } = *packet;
         if header.is_end_of_session {
             self.counters.ends_of_session += u64::from(self.end.is_none());
             self.end = Some(header.first);
         }
         let Some(next) = self.next else {
-            self.hold(header, line, received, payload, deliver);
+            self.hold(packet, deliver);
             return;
         };
         let is_gap_open = !self.gaps.is_empty();
         if is_gap_open {
-            self.brought_by_line(&(header.first..header.first.saturating_add(header.count)), received);
+            self.brought_by_line(&(header.numbers()), received);
         }
         if header.first > next {
-            self.hold(header, line, received, payload, deliver);
+            self.hold(packet, deliver);
         } else {
             if !is_gap_open {
                 self.heard(received, deliver);
             }
-            self.take(header, line, received, payload, deliver);
+            self.take(packet, deliver);
             self.go_on(received, deliver);
         }
     }
@@ -904,16 +872,10 @@ impl Arbiter {
     }
 
     /// Delivers a packet that starts at or before the next message.
-    fn take(
-        &mut self,
-        header: &Header,
-        line: Line,
-        received: Nanos,
-        payload: &[u8],
-        deliver: &mut impl FnMut(Delivery<'_>),
-    ) {
+    fn take(&mut self, packet: &Incoming<'_>, deliver: &mut impl FnMut(Delivery<'_>)) {
+        let Incoming { header, line, received, payload } = *packet;
         let next = self.next.unwrap_or(header.first);
-        let end = header.first.saturating_add(header.count);
+        let end = header.end();
         debug_assert!(header.first <= next, "a packet is delivered before what precedes it");
         let old = header.first..end.min(next);
         let counters = &mut self.lines[place(line)].counters;
@@ -928,7 +890,7 @@ impl Arbiter {
             self.counters.late += late;
             if late > 0 {
                 self.came_late = received;
-                deliver(Delivery::Late { payload, header: *header, numbers: &numbers });
+                deliver(Delivery::Late { payload, header, numbers: &numbers });
             }
         }
         if end > next || header.count == 0 && header.first == next {
@@ -942,20 +904,14 @@ impl Arbiter {
             if header.first == next {
                 self.run.note_payload(self.dialect.transport, header.first, payload, received);
             }
-            deliver(Delivery::Packet { line, received, payload, header: *header });
+            deliver(Delivery::Packet { line, received, payload, header });
         }
     }
 
     /// Holds a packet that is after a sequence gap, or that arrives while joining.
-    fn hold(
-        &mut self,
-        header: &Header,
-        line: Line,
-        received: Nanos,
-        payload: &[u8],
-        deliver: &mut impl FnMut(Delivery<'_>),
-    ) {
-        let end = header.first.saturating_add(header.count);
+    fn hold(&mut self, packet: &Incoming<'_>, deliver: &mut impl FnMut(Delivery<'_>)) {
+        let Incoming { header, line, received, payload } = *packet;
+        let end = header.end();
         // Most packets go to the back.
         let at = self.held.partition_point(|held| held.header.first <= header.first);
         let is_known = self
@@ -964,7 +920,7 @@ impl Arbiter {
             .take(at)
             .rev()
             .take(64)
-            .any(|held| held.header.first <= header.first && held.end() >= end);
+            .any(|held| held.header.first <= header.first && held.header.end() >= end);
         if is_known {
             self.lines[place(line)].counters.duplicate += header.count;
             return;
@@ -975,7 +931,7 @@ impl Arbiter {
         } else if self.held_to().is_none_or(|reach| reach <= header.first) {
             self.run.note_payload(self.dialect.transport, header.first, payload, received);
         }
-        let held = self.copy_of(header, line, received, payload);
+        let held = self.copy_of(packet);
         self.held.insert(at, held);
         if self.held_bytes > self.options.held_bytes || self.gaps.len() > MOST_GAPS {
             self.counters.overflows += 1;
@@ -993,12 +949,13 @@ impl Arbiter {
     }
 
     /// Copies a packet, into a reused buffer if there is one.
-    fn copy_of(&mut self, header: &Header, line: Line, received: Nanos, payload: &[u8]) -> Held {
+    fn copy_of(&mut self, packet: &Incoming<'_>) -> Held {
+        let Incoming { header, line, received, payload } = *packet;
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.clear();
         copy.extend_from_slice(payload);
         self.held_bytes += payload.len();
-        Held { header: *header, line, received, payload: copy }
+        Held { header, line, received, payload: copy }
     }
 
     /// Returns a finished packet's buffer for reuse.
@@ -1019,7 +976,7 @@ impl Arbiter {
             && let Some(held) = self.held.pop_front_if(|held| held.header.first <= next)
         {
             self.held_bytes -= held.payload.len();
-            self.take(&held.header, held.line, held.received, &held.payload, deliver);
+            self.take(&held.incoming(), deliver);
             self.let_go(held.payload);
         }
     }
@@ -1098,7 +1055,8 @@ mod tests {
         let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, ArbiterOptions::default());
         let session = SessionId::MoldUdp64(*b"0123456789");
         let header = Header { session, first: 9, count: 1, is_end_of_session: false };
-        let held = arbiter.copy_of(&header, Line::A, Nanos(1), &[1, 2, 3]);
+        let packet = Incoming { header, line: Line::A, received: Nanos(1), payload: &[1, 2, 3] };
+        let held = arbiter.copy_of(&packet);
         arbiter.held.push_back(held);
         assert!(arbiter.is_sound());
         for wrong in [2, 4] {

@@ -264,7 +264,7 @@ impl Evidence<'_> {
     }
 
     const fn end(&self) -> u64 {
-        self.header.first.saturating_add(self.header.count)
+        self.header.end()
     }
 }
 

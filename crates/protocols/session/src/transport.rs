@@ -188,6 +188,22 @@ pub struct Header {
     pub is_end_of_session: bool,
 }
 
+impl Header {
+    /// Returns the number after the last message; in a heartbeat, the number of the next message.
+    #[inline]
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.first.saturating_add(self.count)
+    }
+
+    /// Returns the numbers of the messages.
+    #[inline]
+    #[must_use]
+    pub const fn numbers(&self) -> Range<u64> {
+        self.first..self.end()
+    }
+}
+
 /// A datagram with a decoded header. Its messages have not been read yet.
 #[derive(Clone, Debug)]
 pub struct Packet<'a, Prefix> {

@@ -36,7 +36,7 @@ impl LineFollower {
         self.counters.messages += header.count;
         self.last = Some(received);
         self.is_silent = false;
-        let end = header.first.saturating_add(header.count);
+        let end = header.end();
         match self.next {
             Some(next) if next == header.first => self.next = Some(end),
             Some(next) => self.out_of_order(next, header.first, end),

@@ -14,12 +14,11 @@
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-use tapeworks_market::Line;
 use tapeworks_planted::planted;
 use tapeworks_session::{Header, SessionId};
 use tapeworks_time::Nanos;
 
-use super::{Arbiter, ArbiterOptions, Delivery, Held, Join, place};
+use super::{Arbiter, ArbiterOptions, Delivery, Held, Incoming, Join, place};
 use crate::recovery::GapReason;
 use crate::run::{CONFIRMING, Evidence, Run};
 
@@ -69,7 +68,7 @@ impl Successor {
 
     /// Returns whether the session has brought a message.
     fn has_messages(&self) -> bool {
-        self.packets.back().is_some_and(|last| last.header.first.saturating_add(last.header.count) > 1)
+        self.packets.back().is_some_and(|last| last.header.end() > 1)
     }
 
     /// Returns whether a restored state is valid.
@@ -87,12 +86,10 @@ impl Arbiter {
     #[inline(never)]
     pub(super) fn other_session(
         &mut self,
-        header: &Header,
-        line: Line,
-        received: Nanos,
-        payload: &[u8],
+        packet: &Incoming<'_>,
         deliver: &mut impl FnMut(Delivery<'_>),
     ) -> bool {
+        let Incoming { header, line, received, payload } = *packet;
         let counters = &mut self.lines[place(line)].counters;
         if !self.dialect.transport.is_sound(payload) {
             counters.malformed += 1;
@@ -103,7 +100,7 @@ impl Arbiter {
             return false;
         }
         if self.session.is_none() {
-            self.join(header, received, deliver);
+            self.join(&header, received, deliver);
             return true;
         }
         // A past session that repeats its end does not begin again. One that brings messages may, if the session after it has
@@ -111,7 +108,7 @@ impl Arbiter {
         let is_over = header.is_end_of_session
             || !self.is_quiet(self.options.silence_ns, received)
                 && (header.count == 0 || self.advanced > self.began);
-        let evidence = Evidence { header: *header, payload, received, dialect: self.dialect };
+        let evidence = Evidence { header, payload, received, dialect: self.dialect };
         let is_late = |past: &Past| is_over || header.count > 0 && past.run.is_late_copy(&evidence);
         if self.past.iter().find(|past| past.session == header.session).is_some_and(is_late) {
             self.lines[place(line)].counters.of_past_sessions += 1;
@@ -126,7 +123,7 @@ impl Arbiter {
                 self.drop_stray(waiting.packets);
             }
         }
-        let held = self.copy_of(header, line, received, payload);
+        let held = self.copy_of(packet);
         let at = known.unwrap_or(self.successors.len());
         if known.is_none() {
             self.successors.push(Successor::default());
@@ -309,7 +306,7 @@ impl Arbiter {
                 continue;
             }
             self.held_bytes -= held.payload.len();
-            self.of_session(&held.header, held.line, held.received, &held.payload, deliver);
+            self.of_session(&held.incoming(), deliver);
             self.let_go(held.payload);
         }
     }
@@ -441,7 +438,7 @@ impl Arbiter {
                 self.counters.gaps_opened += 1;
                 self.gaps.open(reach..held.header.first, now);
             }
-            reach = reach.max(held.end());
+            reach = reach.max(held.header.end());
         }
         self.reach = reach;
     }

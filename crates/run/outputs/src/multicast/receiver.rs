@@ -197,7 +197,7 @@ impl RecordQueue {
         match delivery {
             Delivery::Packet { payload, header, .. } => {
                 let blocks = Blocks::counted(payload.get(20..).unwrap_or_default(), header.count, BigEndian);
-                let numbers = header.first..header.first.saturating_add(header.count);
+                let numbers = header.numbers();
                 self.unread = header.count;
                 for (number, message) in numbers.zip(blocks.filter_map(Result::ok)) {
                     self.unread -= 1;

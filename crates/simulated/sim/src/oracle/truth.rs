@@ -60,7 +60,7 @@ impl Truth {
         if running.is_none() {
             self.sessions.push(SessionTruth::new(header.session, now, &self.options));
         }
-        let end = header.first.saturating_add(header.count);
+        let end = header.end();
         self.packets.insert(hash_of(payload), (self.sessions.len().saturating_sub(1), end));
         if let Some(session) = self.sessions.last_mut() {
             (session.next, session.last) = (end, now);
