@@ -161,13 +161,14 @@ fn bench(arguments: &[&str]) -> Ended {
     process::cargo(["run", "--release", "--manifest-path"]).arg(manifest).arg("--").args(arguments).run()
 }
 
-/// Golden outputs of the command line, pictures, and the generated page of mapping tables. Tests compare them, and rewrite them when
-/// `TAPEWORKS_BLESS` is set.
+/// Golden outputs of the command line, pictures, and the pages of mapping tables and of declarations. Tests compare them, and rewrite
+/// them when `TAPEWORKS_BLESS` is set.
 fn golden(bless: bool) -> Ended {
     for (package, test) in [
         ("tapeworks", &["--features", "lab", "--test", "golden", "--test", "pictures"][..]),
         ("tapeworks", &["--features", "lab", "--bin", "tapeworks", "reference::"]),
         ("tapeworks-translate", &["--test", "mapping"]),
+        ("tapeworks-wire-macros", &["--lib"]),
     ] {
         let mut tests = process::cargo(["test", "--package", package]).args(test);
         if bless {

@@ -57,8 +57,13 @@ fn snake(name: &str) -> String {
 
 /// Joins the author's doc text with the facts from the declaration.
 pub(crate) fn doc(author: &str, facts: &str) -> TokenStream {
-    let text = if author.is_empty() { facts.to_owned() } else { format!("{author}\n\n{facts}") };
-    quote! { #[doc = #text] }
+    if author.is_empty() { lines(facts) } else { lines(&format!("{author}\n\n{facts}")) }
+}
+
+/// Documents an item with a text, as `///` does.
+pub(crate) fn lines(text: &str) -> TokenStream {
+    let lines = text.lines().map(|line| if line.is_empty() { String::new() } else { format!(" {line}") });
+    quote! { #(#[doc = #lines])* }
 }
 
 fn text_literal(text: &[u8]) -> Literal {
@@ -481,7 +486,7 @@ fn flag_set(item: &Flags) -> TokenStream {
     let tests = item.flags.iter().map(|flag| {
         let method = format_ident!("{}", snake(&flag.name.to_string()));
         let bit = Literal::usize_unsuffixed(flag.bit);
-        let doc = doc(&flag.doc, &format!("Is bit {} set?", flag.bit));
+        let doc = doc(&flag.doc, &format!("Returns whether bit {} is set.", flag.bit));
         quote! {
             #doc
             #[inline]
@@ -585,15 +590,15 @@ fn message_enum(declaration: &Declaration) -> TokenStream {
         }
     });
     let tag = read_tag(declaration);
-    let title = format!("Any message of {}.", declaration.title);
-    let length_rule = if declaration.extensible {
-        "Bytes past the declared length of a message are an extension of a later version: they are ignored here, and \
-         `bytes.len() - message.as_bytes().len()` says how many there are."
+    let title = lines(&format!("Any message of {}.", declaration.title));
+    let length_rule = lines(if declaration.extensible {
+        "Bytes after a message's declared length belong to a later version and are ignored. There are \
+         `bytes.len() - message.as_bytes().len()` of them."
     } else {
         "A message has exactly the declared length."
-    };
+    });
     quote! {
-        #[doc = #title]
+        #title
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Message<'a> {
             #(#docs #names(#names<'a>)),*
@@ -601,7 +606,7 @@ fn message_enum(declaration: &Declaration) -> TokenStream {
 
         impl<'a> Message<'a> {
             /// Decodes the message in these bytes, without framing, by checking the tag and the length once.
-            #[doc = #length_rule]
+            #length_rule
             ///
             /// # Errors
             /// No bytes, an unknown tag, or a length that is wrong for the tag.
@@ -762,9 +767,9 @@ fn schema(declaration: &Declaration) -> TokenStream {
         }
         None => quote!(None),
     };
-    let text = format!("The schema of {} as a constant.", declaration.title);
+    let text = lines(&format!("The schema of {} as a constant.", declaration.title));
     quote! {
-        #[doc = #text]
+        #text
         pub static SCHEMA: ::tapeworks_wire::schema::Schema = ::tapeworks_wire::schema::Schema {
             name: #name, title: #title, version: #version, doc: #doc, endian: #endian, tag: #tag,
             constant: #constant,

@@ -36,3 +36,38 @@ pub fn fix(input: TokenStream) -> TokenStream {
         Err(error) => error.into_compile_error().into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{check, declaration, generate};
+
+    /// Returns the code that a declaration expands to.
+    fn expansion(declaration: &str) -> String {
+        let declaration = syn::parse_str::<declaration::Declaration>(declaration).unwrap();
+        check::check(&declaration).unwrap();
+        prettyplease::unparse(&syn::parse2(generate::generate(&declaration)).unwrap())
+    }
+
+    /// The page has two blocks of Rust: a declaration, and its expansion.
+    #[test]
+    fn the_book_shows_the_expansion_of_its_declaration() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/declarations.md");
+        let page = std::fs::read_to_string(&path).unwrap();
+        let (before, after) = page.split_once("<!-- expansion -->\n").unwrap();
+        let (_, after) = after.split_once("<!-- end -->\n").unwrap();
+        let (_, declared) = before.split_once("protocol! {").unwrap();
+        let (declared, _) = declared.split_once("\n}\n```").unwrap();
+        let expanded = expansion(declared);
+        let wanted = format!("{before}<!-- expansion -->\n```rust\n{expanded}```\n<!-- end -->\n{after}");
+        if std::env::var_os("TAPEWORKS_BLESS").is_some() {
+            std::fs::write(&path, &wanted).unwrap();
+        } else {
+            assert!(
+                page == wanted,
+                "docs/src/declarations.md is stale: `cargo xtask golden --bless` writes it anew"
+            );
+        }
+    }
+}

@@ -8,7 +8,7 @@ use quote::{format_ident, quote};
 use super::check::tags_of;
 use super::declaration::{Declaration, EnumType, Enumeration, Field, Role, Structure, Type};
 use super::schema::schema;
-use crate::generate::{doc, words};
+use crate::generate::{doc, lines, words};
 
 pub(crate) fn generate(declaration: &Declaration) -> TokenStream {
     let enums = declaration.enums.iter().map(enumeration);
@@ -834,7 +834,7 @@ fn header(declaration: &Declaration) -> TokenStream {
     let types = item.fields.iter().map(stored);
     let accessors = accessors(declaration, &item.fields, 0, &seen);
     let view = view_impl(declaration, item, &accessors, &[]);
-    let doc = doc(&item.doc, "The header of a message of any type. The fields behind it are not looked at.");
+    let doc = doc(&item.doc, "The header of a message of any type. Fields after it are not read.");
     quote! {
         #doc
         #[derive(Clone, Copy)]
@@ -1004,10 +1004,10 @@ fn plain(declaration: &Declaration, item: &Structure) -> TokenStream {
             quote! { if let Some(value) = self.#name { #write } }
         }
     });
-    let text = format!("The plain values of `{name}`, for writing.");
+    let text = lines(&format!("The plain values of `{name}`, for writing."));
     let is_all_optional = wanted.is_empty().then(|| quote!(#[derive(Default)]));
     quote! {
-        #[doc = #text]
+        #text
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #is_all_optional
         pub struct #plain #lifetime { #(#fields,)* }

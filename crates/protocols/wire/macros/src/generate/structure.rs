@@ -4,8 +4,8 @@ use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
 use super::{
-    doc, endian_path, range_check, read, read_tag, rust_integer, rust_type, structure_schema, text_literal,
-    unsigned, words, write,
+    doc, endian_path, lines, range_check, read, read_tag, rust_integer, rust_type, structure_schema,
+    text_literal, unsigned, words, write,
 };
 use crate::declaration::{Declaration, Endian, Field, Raw, Role, Structure, Type, Upper};
 
@@ -214,7 +214,7 @@ impl Shape<'_> {
     fn plain(&self) -> TokenStream {
         let plain = &self.plain;
         let plain_doc =
-            format!("[`{}`] as plain values: to build one, change one, or keep one.", self.item.name);
+            lines(&format!("[`{}`] as plain values, to build, change or keep one.", self.item.name));
         let (lifetime, elided) = match self.item.tail() {
             Some(_) => (quote!(<'a>), quote!(<'_>)),
             None => (quote!(), quote!()),
@@ -225,7 +225,7 @@ impl Shape<'_> {
         });
         let encode = if self.item.is_fixed() { self.encode_fixed() } else { self.encode_open() };
         quote! {
-            #[doc = #plain_doc]
+            #plain_doc
             #[derive(Clone, Copy, Debug, PartialEq, Eq)]
             pub struct #plain #lifetime { #(#fields),* }
 
@@ -401,13 +401,13 @@ impl Shape<'_> {
         let Type::Integer(integer) = &counter.field_type else { return None };
         let (minimum, integer, checks) = (self.minimum, rust_integer(*integer), self.checks());
         let (plain_entry, count_text) = (format_ident!("{entry}Fields"), count.to_string());
-        let does = format!(
-            "Writes the message with `entries` to the start of `target` and answers its length. `{count}` is their \
-             number: what [`{count}`](Self::{count}) and [`{}`](Self::{}) hold is not looked at.",
+        let does = lines(&format!(
+            "Writes the message with `entries` to the start of `target` and returns its length. `{count}` is written as \
+             their number: the values of [`{count}`](Self::{count}) and [`{}`](Self::{}) are ignored.",
             field.name, field.name
-        );
+        ));
         Some(quote! {
-            #[doc = #does]
+            #does
             ///
             /// # Errors
             /// `target` is too small, or a value or the number of entries does not fit its field. After an error, `target` does not hold
@@ -562,12 +562,10 @@ fn decode_body(declaration: &Declaration, item: &Structure) -> TokenStream {
             },
         },
     };
-    let rule = if exact {
-        "too short, longer than declared, or (the tag) another message"
-    } else {
-        "too short, or (the tag) another message"
-    };
-    let errors = format!("# Errors\nThe bytes are {rule}.");
+    let wrong =
+        if exact { "The bytes are too short or longer than declared" } else { "The bytes are too short" };
+    let wrong_or_other = lines(&format!("# Errors\n{wrong}, or have another message's tag."));
+    let wrong = lines(&format!("# Errors\n{wrong}."));
     match (declaration.tag, &item.tag) {
         (Some(place), Some(_)) if item.role == Role::Message => {
             let end = place.offset + place.bytes;
@@ -575,7 +573,7 @@ fn decode_body(declaration: &Declaration, item: &Structure) -> TokenStream {
             quote! {
                 /// Creates a view of these bytes after checking the length and the tag once.
                 ///
-                #[doc = #errors]
+                #wrong_or_other
                 #[inline]
                 pub fn decode(bytes: &'a [u8]) -> Result<Self, ::tapeworks_wire::DecodeError> {
                     if let Some(start) = bytes.first_chunk::<#end>() {
@@ -591,7 +589,7 @@ fn decode_body(declaration: &Declaration, item: &Structure) -> TokenStream {
 
                 /// Does the same as [`decode`](Self::decode) for a caller that has already checked the tag.
                 ///
-                #[doc = #errors]
+                #wrong
                 #[inline(always)]
                 pub fn decode_known(bytes: &'a [u8]) -> Result<Self, ::tapeworks_wire::DecodeError> { #body }
             }
