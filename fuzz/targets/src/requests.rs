@@ -1,41 +1,34 @@
 //! The bytes between a plant and a request server over TCP.
 
+use tapeworks_session::Request;
 use tapeworks_session::requests::{
-    RequestLogin, RequestProtocol, RequestServer, RequestStatus, Requester, ServerLimits,
+    LoginFields, RequestLogin, RequestProtocol, RequestServer, RequestStatus, Requester, ServerLimits,
 };
-use tapeworks_session::{Request, SessionId};
 
 use crate::take::Take;
 
-const PROTOCOLS: [RequestProtocol; 4] =
-    [RequestProtocol::Grp, RequestProtocol::Pillar, RequestProtocol::Mitch, RequestProtocol::Memx];
-
-/// Who requests.
+/// The client that requests.
 pub(crate) fn login(protocol: RequestProtocol) -> RequestLogin {
-    let login = match protocol {
-        RequestProtocol::Grp => RequestLogin::grp("0001", "FIRM", "secret"),
-        RequestProtocol::Pillar => RequestLogin::pillar("FIRM", 1, 2),
-        RequestProtocol::Mitch => RequestLogin::mitch("FIRM", "secret"),
-        RequestProtocol::Memx => RequestLogin::memx("FIRM", "secret"),
+    let fields = LoginFields {
+        sub_id: "0001",
+        user: "FIRM",
+        password: "secret",
+        source: "FIRM",
+        product: 1,
+        channel: 2,
     };
-    login.expect("it fits")
+    RequestLogin::new(protocol, &fields).expect("it fits")
 }
 
 /// A request of the protocol's channel.
 pub(crate) fn request(protocol: RequestProtocol, first: u64, count: u16) -> Request {
-    let session = match protocol {
-        RequestProtocol::Grp => SessionId::CboeUnit(1),
-        RequestProtocol::Pillar => SessionId::Pillar,
-        RequestProtocol::Mitch => SessionId::MitchUnit(b'A'),
-        RequestProtocol::Memx => SessionId::Memoir(7),
-    };
-    Request { session, first, count }
+    Request { session: protocol.transport().session(7), first, count }
 }
 
 /// A client of a request server that sends these bytes, in pieces, with requests and time between them: what is kept is bounded, every request gets
 /// one response at most, and there is always a next time to look.
 pub fn requester(bytes: &[u8]) {
-    for protocol in PROTOCOLS {
+    for protocol in RequestProtocol::ALL {
         let mut input = Take(bytes);
         let mut client = Requester::new(login(protocol));
         let mut now_ns = 0;
@@ -72,7 +65,7 @@ pub fn requester(bytes: &[u8]) {
 /// nothing is not kept.
 pub fn request_server(bytes: &[u8]) {
     let Some((shape, bytes)) = bytes.split_first() else { return };
-    for protocol in PROTOCOLS {
+    for protocol in RequestProtocol::ALL {
         for admitted in [None, Some(login(protocol))] {
             let limits = ServerLimits::of(protocol);
             let mut server = RequestServer::new(protocol, admitted, limits, 0);
@@ -103,7 +96,7 @@ pub fn request_server(bytes: &[u8]) {
 /// What a client and a server send each other, as [`requester`] and [`request_server`] take it.
 pub(crate) fn seeds(target: &str) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
-    for protocol in PROTOCOLS {
+    for protocol in RequestProtocol::ALL {
         let mut client = Requester::new(login(protocol));
         let mut server = RequestServer::new(protocol, None, ServerLimits::of(protocol), 0);
         // Connected; then a request, and what the server sends.

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use tapeworks_generator::live::{Live, LiveOptions, LivePacket, LiveVenue, Outlet};
 use tapeworks_generator::{Popularity, USUAL_MOST_ORDERS, Unit, VenueKind};
-use tapeworks_session::requests::{DayTime, RequestLogin};
+use tapeworks_session::requests::{DayTime, LoginFields, RequestLogin, RequestProtocol};
 use tapeworks_session::snapshot::{
     Fetched, Image, SnapshotClient, SnapshotFailure, SnapshotLogin, SnapshotProtocol, SnapshotServer,
 };
@@ -193,7 +193,11 @@ pub fn refresh(bytes: &[u8]) {
 }
 
 fn refreshing() -> (SnapshotClient, SnapshotServer) {
-    let login = RequestLogin::pillar("FIRM", 1, 2).expect("it fits");
+    let login = RequestLogin::new(
+        RequestProtocol::Pillar,
+        &LoginFields { source: "FIRM", product: 1, channel: 2, ..Default::default() },
+    )
+    .expect("it fits");
     let client = SnapshotClient::by_group(login, DayTime::default(), 0).expect("NYSE has refreshes");
     (client, SnapshotServer::new(SnapshotProtocol::Refresh, None, 0))
 }

@@ -20,8 +20,8 @@ pub const HEARTBEAT_NS: u64 = SECOND_NS;
 /// The longest packet that a client may send, in bytes including its length field: a login has 49.
 pub const LONGEST_PACKET_BYTES: usize = 256;
 
-/// Who may log in. The space for user and password depends on the protocol
-/// ([`SnapshotProtocol::user_characters`](crate::snapshot::SnapshotProtocol::user_characters)).
+/// Who may log in. How long the texts may be depends on the protocol
+/// ([`SnapshotProtocol::login_limits`](crate::snapshot::SnapshotProtocol::login_limits)).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// The user's name.
@@ -123,8 +123,9 @@ impl PacketReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::requests::RequestLogin;
+    use crate::dialect::requests::{LoginFields, RequestLogin};
     use crate::dialect::snapshots::SnapshotLogin;
+    use crate::protocols::RequestProtocol;
 
     #[test]
     fn packets_come_whole_however_the_bytes_are_cut() {
@@ -159,12 +160,12 @@ mod tests {
     #[test]
     fn logins_that_are_printed_for_debugging_show_no_password() {
         let (user, password) = ("me".to_owned(), "secret".to_owned());
+        let fields = LoginFields { user: "me", password: "secret", ..Default::default() };
         let printed = [
             format!("{:?}", Credentials { user: user.clone(), password: password.clone() }),
             format!("{:?}", SnapshotLogin { user, password, ..Default::default() }),
-            format!("{:?}", RequestLogin::grp("1", "me", "secret")),
-            format!("{:?}", RequestLogin::mitch("me", "secret")),
-            format!("{:?}", RequestLogin::memx("me", "secret")),
+            format!("{:?}", RequestLogin::new(RequestProtocol::Grp, &fields)),
+            format!("{:?}", RequestLogin::new(RequestProtocol::Memx, &fields)),
         ];
         for text in printed {
             assert!(text.contains("me") && !text.contains("secret"), "{text}");

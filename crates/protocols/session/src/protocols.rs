@@ -13,6 +13,11 @@ pub enum RequestProtocol {
     Memx,
 }
 
+impl RequestProtocol {
+    /// All protocols.
+    pub const ALL: [Self; 4] = [Self::Grp, Self::Pillar, Self::Mitch, Self::Memx];
+}
+
 /// The protocol for requesting and framing snapshots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SnapshotProtocol {
@@ -26,4 +31,9 @@ pub enum SnapshotProtocol {
     Mitch,
     /// MEMX's snapshots.
     Memx,
+}
+
+impl SnapshotProtocol {
+    /// All protocols.
+    pub const ALL: [Self; 5] = [Self::Glimpse, Self::Spin, Self::Refresh, Self::Mitch, Self::Memx];
 }

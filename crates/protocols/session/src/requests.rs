@@ -28,7 +28,8 @@ mod link;
 mod replay;
 mod server;
 
-pub use crate::dialect::requests::{DayTime, RequestLogin, RequestStatus, ServerLimits};
+pub use crate::dialect::connection::LoginLimits;
+pub use crate::dialect::requests::{DayTime, LoginFields, RequestLogin, RequestStatus, ServerLimits};
 pub use crate::protocols::RequestProtocol;
 pub use client::{Requester, RequesterCounters, RequesterEnd};
 pub use server::{RequestServer, RequestServerEnd};
@@ -38,6 +39,12 @@ impl RequestProtocol {
     #[must_use]
     pub const fn answers_to_group(self) -> bool {
         self.rules().answers_to_group
+    }
+
+    /// Returns what the venue's login consists of.
+    #[must_use]
+    pub const fn login_limits(self) -> LoginLimits {
+        self.rules().connection.limits
     }
 
     /// Returns the most messages per request.

@@ -32,22 +32,17 @@
 mod client;
 mod server;
 
+pub use crate::dialect::connection::LoginLimits;
 pub use crate::dialect::snapshots::{Fetched, Image, SnapshotFailure, SnapshotLogin};
 pub use crate::protocols::SnapshotProtocol;
 pub use client::SnapshotClient;
 pub use server::{SnapshotEnd, SnapshotServer};
 
 impl SnapshotProtocol {
-    /// Returns the most characters of a user name, or of a refresh's source.
+    /// Returns what the venue's login consists of.
     #[must_use]
-    pub const fn user_characters(self) -> usize {
-        self.rules().connection.limits.user
-    }
-
-    /// Returns the most characters of a password; a refresh has none.
-    #[must_use]
-    pub const fn password_characters(self) -> usize {
-        self.rules().connection.limits.password
+    pub const fn login_limits(self) -> LoginLimits {
+        self.rules().connection.limits
     }
 
     /// Returns the silence after which a side is considered dead, in ns.

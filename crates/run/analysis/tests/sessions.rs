@@ -14,7 +14,9 @@ use tapeworks_analysis::dump::{self, Dumped, Form, Options};
 use tapeworks_analysis::input;
 use tapeworks_analysis::sessions::ReadAs;
 use tapeworks_analysis::stats;
-use tapeworks_session::requests::{RequestLogin, RequestServer, RequestStatus, Requester, ServerLimits};
+use tapeworks_session::requests::{
+    LoginFields, RequestLogin, RequestProtocol, RequestServer, RequestStatus, Requester, ServerLimits,
+};
 use tapeworks_session::snapshot::{Fetched, Image, SnapshotClient, SnapshotLogin, SnapshotServer};
 use tapeworks_session::transport::{Request, SessionId};
 use tapeworks_session::{Made, Store, Stream};
@@ -206,14 +208,21 @@ fn snapshot(login: &SnapshotLogin, session: SessionId) -> Connection {
 /// The sessions: a name, the protocol, that of the feed, and what is sent.
 fn sessions() -> [(&'static str, &'static str, &'static str, Connection); 6] {
     let login = SnapshotLogin { sub_id: "0001".into(), user: "FIRM".into(), password: "ABCD00".into() };
+    let fields = LoginFields {
+        sub_id: &login.sub_id,
+        user: &login.user,
+        password: &login.password,
+        ..LoginFields::default()
+    };
+    let by = |protocol| RequestLogin::new(protocol, &fields).unwrap();
     let (grp, mitch, memx) = ("cboe-grp-2.41", "lse-mitch-recovery-11.9", "memx-tcp-1.6");
     let (pitch, level2, memoir) = ("cboe-pitch-2.41", "lse-mitch-11.9", "memx-memoir-depth-1.3");
     [
-        ("cboe-grp", grp, pitch, replay(RequestLogin::grp("0001", "FIRM", "ABCD00").unwrap(), CBOE)),
+        ("cboe-grp", grp, pitch, replay(by(RequestProtocol::Grp), CBOE)),
         ("cboe-spin", grp, pitch, snapshot(&login, CBOE)),
-        ("mitch-replay", mitch, level2, replay(RequestLogin::mitch("FIRM", "ABCD00").unwrap(), LONDON)),
+        ("mitch-replay", mitch, level2, replay(by(RequestProtocol::Mitch), LONDON)),
         ("mitch-snapshot", mitch, level2, snapshot(&login, LONDON)),
-        ("memx-gap-fill", memx, memoir, replay(RequestLogin::memx("FIRM", "ABCD00").unwrap(), MEMX)),
+        ("memx-gap-fill", memx, memoir, replay(by(RequestProtocol::Memx), MEMX)),
         ("memx-snapshot", memx, memoir, snapshot(&login, MEMX)),
     ]
 }

@@ -341,7 +341,7 @@ mod tests {
 
     use tapeworks_runtime::world::System;
     use tapeworks_session::SessionId;
-    use tapeworks_session::requests::{RequestLogin, RequestStatus};
+    use tapeworks_session::requests::{LoginFields, RequestLogin, RequestProtocol, RequestStatus};
 
     use super::*;
 
@@ -352,7 +352,11 @@ mod tests {
         let mut options = crate::tests::plant();
         options.venues.truncate(1);
         let group = Some((Ipv4Addr::LOCALHOST, 0).into());
-        let login = RequestLogin::grp("0001", "FIRM", "secret").unwrap();
+        let login = RequestLogin::new(
+            RequestProtocol::Grp,
+            &LoginFields { sub_id: "0001", user: "FIRM", password: "secret", ..Default::default() },
+        )
+        .unwrap();
         options.venues[0].retransmission = Some(RetransmissionServer::Tcp { address, group, login });
         options
     }

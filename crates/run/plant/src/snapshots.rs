@@ -460,7 +460,16 @@ mod tests {
         let address = receiver.local_addr().unwrap();
         drop(receiver);
         let mut group = Group::<System>::join(address, None).unwrap();
-        let login = tapeworks_session::requests::RequestLogin::pillar("FIRM", 1, 2).unwrap();
+        let login = tapeworks_session::requests::RequestLogin::new(
+            tapeworks_session::requests::RequestProtocol::Pillar,
+            &tapeworks_session::requests::LoginFields {
+                source: "FIRM",
+                product: 1,
+                channel: 2,
+                ..Default::default()
+            },
+        )
+        .unwrap();
         let mut client = SnapshotClient::by_group(login, DayTime::new(0, 0), 0).unwrap();
         let sender = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let most = (MOST_BATCHES * MAX_BATCH) as u64;
@@ -479,7 +488,16 @@ mod tests {
         let receiver = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let group = receiver.local_addr().unwrap();
         drop(receiver);
-        let login = tapeworks_session::requests::RequestLogin::pillar("FIRM", 1, 2).unwrap();
+        let login = tapeworks_session::requests::RequestLogin::new(
+            tapeworks_session::requests::RequestProtocol::Pillar,
+            &tapeworks_session::requests::LoginFields {
+                source: "FIRM",
+                product: 1,
+                channel: 2,
+                ..Default::default()
+            },
+        )
+        .unwrap();
         let address = listener.local_addr().unwrap();
         let server = Server {
             server: Some(SnapshotServer::Group { address, group, login }),

@@ -23,7 +23,7 @@ use tapeworks_plant::{
     Readers, RetransmissionServer, SHARED_MEANING, Source, Status, Topology, VenueOptions, WhenFailing,
 };
 use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
-use tapeworks_session::requests::{RequestLogin, RequestProtocol, RequestStatus};
+use tapeworks_session::requests::{LoginFields, RequestLogin, RequestProtocol, RequestStatus};
 use tapeworks_session::snapshot::SnapshotLogin;
 use tapeworks_time::Nanos;
 use tapeworks_venues::{Config, Report, Venue, Venues, Wait};
@@ -63,11 +63,15 @@ fn server(venue: &Venue) -> Option<RetransmissionServer> {
         return Some(address.into());
     }
     let group = venue.retransmission_group.map(Into::into);
-    let login = match RequestProtocol::of(venue.live.kind.transport())? {
-        RequestProtocol::Grp => RequestLogin::grp("0001", "FIRM", "secret"),
-        RequestProtocol::Pillar => RequestLogin::pillar("FIRM", 1, 2),
-        RequestProtocol::Mitch | RequestProtocol::Memx => None,
+    let fields = LoginFields {
+        sub_id: "0001",
+        user: "FIRM",
+        password: "secret",
+        source: "FIRM",
+        product: 1,
+        channel: 2,
     };
+    let login = RequestLogin::new(RequestProtocol::of(venue.live.kind.transport())?, &fields);
     Some(RetransmissionServer::Tcp { address, group, login: login? })
 }
 

@@ -14,7 +14,7 @@ use tapeworks_follow::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_generator::VenueKind;
 use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, Instruments, Side};
 use tapeworks_plant::{Plant, PlantOptions, RetransmissionServer, SnapshotServer, Status, VenueOptions};
-use tapeworks_session::requests::{RequestLogin, RequestStatus};
+use tapeworks_session::requests::{LoginFields, RequestLogin, RequestProtocol, RequestStatus};
 use tapeworks_session::snapshot::SnapshotLogin;
 use tapeworks_stage::Stage;
 use tapeworks_venues::{Config, Report, Venue, Venues, Wait};
@@ -37,12 +37,16 @@ fn free_port() -> Option<SocketAddr> {
     })
 }
 
-fn login() -> RequestLogin {
-    RequestLogin::pillar("FIRM", 1, 2).unwrap()
-}
-
-fn over_connection(address: SocketAddr, login: Option<RequestLogin>) -> RetransmissionServer {
-    RetransmissionServer::Tcp { address, group: None, login: login.unwrap() }
+fn login(protocol: RequestProtocol) -> RequestLogin {
+    let fields = LoginFields {
+        user: "FIRM",
+        password: "secret",
+        source: "FIRM",
+        product: 1,
+        channel: 2,
+        ..LoginFields::default()
+    };
+    RequestLogin::new(protocol, &fields).unwrap()
 }
 
 fn venue(kind: VenueKind) -> Venue {
@@ -78,13 +82,21 @@ fn options(venues: &[Venue], requests: bool) -> PlantOptions {
             application: Application::of_publisher(venue.live.kind.publisher()).unwrap(),
             publisher: venue.live.kind.publisher(),
             lines: venue.lines.iter().map(|line| SocketAddr::V4(*line)).collect(),
-            retransmission: venue.retransmission.filter(|_| requests).map(|address| match venue.live.kind {
-                VenueKind::Lse => over_connection(address, RequestLogin::mitch("FIRM", "secret")),
-                VenueKind::Memx => over_connection(address, RequestLogin::memx("FIRM", "secret")),
-                _ => address.into(),
+            retransmission: venue.retransmission.filter(|_| requests).map(|address| {
+                let protocol = RequestProtocol::of(venue.live.kind.transport());
+                match protocol.filter(|protocol| !protocol.answers_to_group()) {
+                    Some(protocol) => {
+                        RetransmissionServer::Tcp { address, group: None, login: login(protocol) }
+                    }
+                    None => address.into(),
+                }
             }),
             snapshot: venue.snapshot.map(|address| match venue.snapshot_group {
-                Some(group) => SnapshotServer::Group { address, group: group.into(), login: login() },
+                Some(group) => SnapshotServer::Group {
+                    address,
+                    group: group.into(),
+                    login: login(RequestProtocol::Pillar),
+                },
                 None => address.into(),
             }),
             login: SnapshotLogin::default(),

@@ -20,7 +20,7 @@ use tapeworks_ring::wait::Wait;
 use tapeworks_time::clock;
 
 use tapeworks_session::Credentials;
-use tapeworks_session::requests::{RequestLogin, RequestProtocol};
+use tapeworks_session::requests::{LoginFields, RequestLogin, RequestProtocol};
 use tapeworks_session::snapshot::{SnapshotLogin, SnapshotProtocol};
 use toml::Spanned;
 use toml::de::DeTable;
@@ -605,18 +605,21 @@ fn read_venue(
         let again = section.time(reading, "contradicted_every", Duration::ZERO..=A_DAY);
         snapshots.contradicted_every_ns = again.map_or(snapshots.contradicted_every_ns, nanoseconds);
         let mut word = |key, longest: usize| {
-            let Some((text, span)) = section.text(reading, key) else { return String::new() };
+            // A text that the venue's login does not have is refused with the unknown keys.
+            let Some((text, span)) = (longest > 0).then(|| section.text(reading, key)).flatten() else {
+                return String::new();
+            };
             if text.len() > longest || !text.is_ascii() {
                 reading.wrong(span, format!("'{key}' must have at most {longest} letters or digits"));
             }
             text
         };
         let protocol = application.map(|application| SnapshotProtocol::of(application.transport()));
-        let is_spin = protocol == Some(SnapshotProtocol::Spin);
+        let limits = protocol.unwrap_or(SnapshotProtocol::Glimpse).login_limits();
         login = SnapshotLogin {
-            sub_id: if is_spin { word("sub_id", 4) } else { String::new() },
-            user: word("user", protocol.map_or(6, SnapshotProtocol::user_characters)),
-            password: word("password", protocol.map_or(10, SnapshotProtocol::password_characters)),
+            sub_id: word("sub_id", limits.sub_id),
+            user: word("user", limits.user),
+            password: word("password", limits.password),
         };
         section.refuse_the_rest(reading);
     }
@@ -711,26 +714,31 @@ fn read_by_tcp(
         taken.check(reading, (&section, "group"), ("udp", group), what_comes);
     }
     let mut word = |key, longest: usize| {
-        let Some((text, span)) = section.text(reading, key) else { return String::new() };
+        let Some((text, span)) = (longest > 0).then(|| section.text(reading, key)).flatten() else {
+            return String::new();
+        };
         if text.len() > longest || !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
             reading.wrong(span, format!("'{key}' must have at most {longest} letters or digits"));
             return String::new();
         }
         text
     };
-    let login = match protocol? {
-        RequestProtocol::Grp => {
-            RequestLogin::grp(&word("sub_id", 4), &word("user", 4), &word("password", 10))
-        }
-        RequestProtocol::Pillar => {
-            let source = word("source", 10);
-            let mut number =
-                |key| section.integer(reading, key, 0..=255).map_or(0, |(number, _)| number as u8);
-            RequestLogin::pillar(&source, number("product"), number("channel"))
-        }
-        RequestProtocol::Mitch => RequestLogin::mitch(&word("user", 6), &word("password", 10)),
-        RequestProtocol::Memx => RequestLogin::memx(&word("user", 16), &word("password", 32)),
-    };
+    let protocol = protocol?;
+    let limits = protocol.login_limits();
+    let [sub_id, user, password, source] = [
+        ("sub_id", limits.sub_id),
+        ("user", limits.user),
+        ("password", limits.password),
+        ("source", limits.source),
+    ]
+    .map(|(key, longest)| word(key, longest));
+    let [product, channel] = ["product", "channel"].map(|key| {
+        let number = limits.has_channel.then(|| section.integer(reading, key, 0..=255)).flatten();
+        number.map_or(0, |(number, _)| number as u8)
+    });
+    let fields =
+        LoginFields { sub_id: &sub_id, user: &user, password: &password, source: &source, product, channel };
+    let login = RequestLogin::new(protocol, &fields);
     section.refuse_the_rest(reading);
     if to_group && group.is_none() {
         return None;

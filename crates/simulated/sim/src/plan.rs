@@ -18,7 +18,7 @@ use tapeworks_plant::{
 };
 use tapeworks_random::Random;
 use tapeworks_ring::wait::Wait;
-use tapeworks_session::requests::{RequestLogin, RequestProtocol};
+use tapeworks_session::requests::{LoginFields, RequestLogin, RequestProtocol};
 use tapeworks_session::snapshot::{SnapshotLogin, SnapshotProtocol};
 use tapeworks_venues::{AnswerFaults, Config, SnapshotFaults, Venue};
 
@@ -1318,12 +1318,15 @@ impl Plan {
 
     /// Returns the login for requests over TCP at a venue of this kind.
     fn login(kind: VenueKind) -> Option<RequestLogin> {
-        match RequestProtocol::of(kind.transport())? {
-            RequestProtocol::Grp => RequestLogin::grp("0001", "FIRM", "secret"),
-            RequestProtocol::Pillar => RequestLogin::pillar("FIRM", 1, 2),
-            RequestProtocol::Mitch => RequestLogin::mitch("FIRM", "secret"),
-            RequestProtocol::Memx => RequestLogin::memx("FIRM", "secret"),
-        }
+        let fields = LoginFields {
+            sub_id: "0001",
+            user: "FIRM",
+            password: "secret",
+            source: "FIRM",
+            product: 1,
+            channel: 2,
+        };
+        RequestLogin::new(RequestProtocol::of(kind.transport())?, &fields)
     }
 
     /// Returns the venue whose retransmission server sends from this address.

@@ -9,7 +9,7 @@ use tapeworks_generator::{
     FEWEST_ORDERS, MAX_MARKETS, MOST_ORDERS, Popularity, USUAL_MOST_ORDERS, Unit, VenueKind,
 };
 use tapeworks_session::Credentials;
-use tapeworks_session::requests::RequestProtocol;
+use tapeworks_session::requests::{LoginLimits, RequestProtocol};
 use tapeworks_session::snapshot::SnapshotProtocol;
 use toml::Spanned;
 use toml::de::DeTable;
@@ -255,9 +255,9 @@ fn read_credentials(reading: &mut Reading<'_>, top: &mut Section<'_>) -> Option<
         Some(text)
     };
     // The longest login of any venue; each venue has its own limit.
-    let most = SnapshotProtocol::Memx;
-    let (user, password) =
-        (word("user", most.user_characters()), word("password", most.password_characters()));
+    let most = SnapshotProtocol::ALL.map(SnapshotProtocol::login_limits);
+    let most = most.into_iter().fold(LoginLimits::NONE, LoginLimits::max);
+    let (user, password) = (word("user", most.user), word("password", most.password));
     section.refuse_the_rest(reading);
     Some(Credentials { user: user?, password: password? })
 }

@@ -15,7 +15,7 @@ use tapeworks_generator::live::{Live, LiveOptions, LivePacket, LiveVenue, Outlet
 use tapeworks_generator::{LineFaults, Popularity, USUAL_MOST_ORDERS, VenueKind};
 use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, Publisher, Side};
 use tapeworks_nic::{Received, UdpOptions, UdpReceiver};
-use tapeworks_session::requests::{RequestLogin, RequestStatus, Requester};
+use tapeworks_session::requests::{LoginFields, RequestLogin, RequestProtocol, RequestStatus, Requester};
 use tapeworks_session::{Made, Request, SessionId, Store, Stream};
 use tapeworks_stage::Stage;
 use tapeworks_time::Nanos;
@@ -255,9 +255,16 @@ fn request_by_tcp(
 
 #[test]
 fn requests_over_tcp_are_answered_to_the_group_whatever_other_clients_do() {
-    let by_user = RequestLogin::grp("0001", "FIRM", "secret");
-    let by_source = RequestLogin::pillar("FIRM", 1, 2);
-    for (kind, login, number) in [(VenueKind::Edgx, by_user, 1), (VenueKind::Nyse, by_source, 3)] {
+    let fields = LoginFields {
+        sub_id: "0001",
+        user: "FIRM",
+        password: "secret",
+        source: "FIRM",
+        product: 1,
+        channel: 2,
+    };
+    for (kind, number) in [(VenueKind::Edgx, 1), (VenueKind::Nyse, 3)] {
+        let login = RequestLogin::new(RequestProtocol::of(kind.transport()).unwrap(), &fields);
         let mut line = Line::join([239, 192, 78, number]);
         let mut group = Line::join([239, 192, 78, number + 1]);
         let mut venue = Venue::new(kind.name(), kind, vec![line.address()]);

@@ -23,7 +23,6 @@ use tapeworks_wire::cboe::unit::{SCHEMA, SequencedUnit};
 use tapeworks_wire::schema::{Schema, Structure};
 
 use crate::dialect::connection::{Connection, LoginLimits, padded};
-use crate::dialect::requests::RequestLogin;
 use crate::protocols::{RequestProtocol, SnapshotProtocol};
 use crate::transport::{SessionId, TransportKind};
 use crate::units::{Unit, Units, tcp};
@@ -45,7 +44,8 @@ impl Units for OfCboe {
 }
 
 /// The longest packet is far longer than any message of these servers, which have at most 22 bytes.
-const CONNECTION: Connection = tcp::connection(512, LoginLimits { sub_id: 4, user: 4, password: 10 }, login);
+const CONNECTION: Connection =
+    tcp::connection(512, LoginLimits { sub_id: 4, user: 4, password: 10, ..LoginLimits::NONE }, login);
 
 fn login([sub_id, user, password]: [&[u8]; 3], _session: Option<&SessionId>) -> Vec<u8> {
     let fields = LoginFields {
@@ -62,15 +62,4 @@ fn login([sub_id, user, password]: [&[u8]; 3], _session: Option<&SessionId>) -> 
 fn answer(is_known: bool) -> [u8; LoginResponse::LENGTH] {
     let status = if is_known { LoginStatus::Accepted } else { LoginStatus::NotAuthorised };
     LoginResponseFields { length: LoginResponse::LENGTH as u8, status }.encode()
-}
-
-impl RequestLogin {
-    /// Creates a user of Cboe's Gap Request Proxy.
-    ///
-    /// Returns `None` if the sub-id or name has more than 4 characters, the password has more than 10, or one contains
-    /// anything but printable ASCII.
-    #[must_use]
-    pub fn grp(sub_id: &str, user: &str, password: &str) -> Option<Self> {
-        Self::new(RequestProtocol::Grp, &CONNECTION, [sub_id, user, password])
-    }
 }

@@ -46,13 +46,39 @@ pub(crate) fn whole(packet: &[u8], each: &mut dyn FnMut(&[u8])) -> bool {
     true
 }
 
-/// The most characters in each text of a venue's login; 0 if the login does not have it.
+/// What a venue's login consists of: the most characters of each text, 0 if the login does not have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct LoginLimits {
-    pub(crate) sub_id: usize,
-    /// The user's name, or the source of a venue without users.
-    pub(crate) user: usize,
-    pub(crate) password: usize,
+pub struct LoginLimits {
+    /// The id that Cboe assigns to each of a firm's connections.
+    pub sub_id: usize,
+    /// The user's name.
+    pub user: usize,
+    /// The password.
+    pub password: usize,
+    /// The source that each request names, at a venue without users.
+    pub source: usize,
+    /// Whether each request names a product and a channel.
+    pub has_channel: bool,
+}
+
+impl LoginLimits {
+    /// No login.
+    pub const NONE: Self = Self { sub_id: 0, user: 0, password: 0, source: 0, has_channel: false };
+
+    /// Returns the larger of each of two venues' limits.
+    #[must_use]
+    pub const fn max(self, other: Self) -> Self {
+        const fn longer(one: usize, other: usize) -> usize {
+            if one > other { one } else { other }
+        }
+        Self {
+            sub_id: longer(self.sub_id, other.sub_id),
+            user: longer(self.user, other.user),
+            password: longer(self.password, other.password),
+            source: longer(self.source, other.source),
+            has_channel: self.has_channel || other.has_channel,
+        }
+    }
 }
 
 /// Pads a text with spaces to a fixed length. A longer text is truncated.

@@ -140,10 +140,24 @@ pub(crate) trait RequestDialect: Sync {
     }
 }
 
-/// The identity of a client, which also selects the request protocol.
-///
-/// The constructors are in the venues' folders: [`RequestLogin::grp`], [`RequestLogin::pillar`], [`RequestLogin::mitch`]
-/// and [`RequestLogin::memx`].
+/// How a client identifies itself. A venue's login has those that its [`LoginLimits`] name; the others are ignored.
+#[derive(Clone, Copy, Default)]
+pub struct LoginFields<'a> {
+    /// The id that Cboe assigns to each of a firm's connections.
+    pub sub_id: &'a str,
+    /// The user's name.
+    pub user: &'a str,
+    /// The password.
+    pub password: &'a str,
+    /// The source that each request names, at a venue without users.
+    pub source: &'a str,
+    /// The product that each request names.
+    pub product: u8,
+    /// The channel that each request names.
+    pub channel: u8,
+}
+
+/// The identity of a client, and the request protocol of its venue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RequestLogin {
     pub(crate) protocol: RequestProtocol,
@@ -164,18 +178,27 @@ impl std::fmt::Debug for RequestLogin {
     }
 }
 
+/// Returns a text of a login, blank if the venue's login does not have it; `None` if the text is too long or not printable ASCII.
+fn text<const LENGTH: usize>(text: &str, longest: usize) -> Option<Ascii<LENGTH>> {
+    let text = if longest > 0 { text } else { "" };
+    if text.len() <= longest { Ascii::new(text) } else { None }
+}
+
 impl RequestLogin {
-    /// Creates a login; `None` if a text is too long for the venue, or contains anything but printable ASCII.
-    pub(crate) fn new(
-        protocol: RequestProtocol,
-        connection: &Connection,
-        [sub_id, user, password]: [&str; 3],
-    ) -> Option<Self> {
-        let limits = connection.limits;
-        let fits =
-            sub_id.len() <= limits.sub_id && user.len() <= limits.user && password.len() <= limits.password;
-        let (sub_id, user, password) = (Ascii::new(sub_id)?, Ascii::new(user)?, Ascii::new(password)?);
-        fits.then_some(Self { protocol, sub_id, user, password, product: 0, channel: 0 })
+    /// Creates the login of a client; `None` if a text is too long for the venue, or contains anything but printable ASCII.
+    #[must_use]
+    pub fn new(protocol: RequestProtocol, fields: &LoginFields<'_>) -> Option<Self> {
+        let LoginFields { sub_id, user, password, source, product, channel } = *fields;
+        let limits = protocol.login_limits();
+        let (user, longest) = if limits.source > 0 { (source, limits.source) } else { (user, limits.user) };
+        Some(Self {
+            protocol,
+            sub_id: text(sub_id, limits.sub_id)?,
+            user: text(user, longest)?,
+            password: text(password, limits.password)?,
+            product,
+            channel,
+        })
     }
 
     /// Returns the request protocol.

@@ -24,7 +24,6 @@ use tapeworks_wire::millennium::unit::{SCHEMA, UnitHeader};
 use tapeworks_wire::schema::{Schema, Structure};
 
 use crate::dialect::connection::{Connection, LoginLimits, padded};
-use crate::dialect::requests::RequestLogin;
 use crate::protocols::{RequestProtocol, SnapshotProtocol};
 use crate::transport::{SessionId, TransportKind};
 use crate::units::{Unit, Units, tcp};
@@ -47,7 +46,7 @@ impl Units for OfMitch {
 
 /// The longest packet includes requested messages.
 const CONNECTION: Connection =
-    tcp::connection(2_048, LoginLimits { sub_id: 0, user: 6, password: 10 }, login);
+    tcp::connection(2_048, LoginLimits { user: 6, password: 10, ..LoginLimits::NONE }, login);
 
 fn login([_, user, password]: [&[u8]; 3], _session: Option<&SessionId>) -> Vec<u8> {
     let length = LoginRequest::LENGTH as u8;
@@ -59,14 +58,4 @@ fn login([_, user, password]: [&[u8]; 3], _session: Option<&SessionId>) -> Vec<u
 fn answer(is_known: bool) -> [u8; LoginResponse::LENGTH] {
     let status = if is_known { LoginStatus::Accepted } else { LoginStatus::InvalidPassword };
     LoginResponseFields { length: LoginResponse::LENGTH as u8, status }.encode()
-}
-
-impl RequestLogin {
-    /// Creates a user of MITCH's replay channel.
-    ///
-    /// Returns `None` if the name has more than 6 characters, the password has more than 10, or one contains anything but printable ASCII.
-    #[must_use]
-    pub fn mitch(user: &str, password: &str) -> Option<Self> {
-        Self::new(RequestProtocol::Mitch, &CONNECTION, ["", user, password])
-    }
 }

@@ -32,7 +32,7 @@ use crate::dialect::requests::RequestLogin;
 use crate::protocols::RequestProtocol;
 use crate::transport::SessionId;
 
-const LIMITS: LoginLimits = LoginLimits { sub_id: 0, user: 16, password: 32 };
+const LIMITS: LoginLimits = LoginLimits { user: 16, password: 32, ..LoginLimits::NONE };
 
 const CONNECTION: Connection = Connection {
     header_bytes: HEADER_BYTES,
@@ -126,14 +126,4 @@ pub(crate) fn append_sequenced(message: &[u8], bytes: &mut Vec<u8>) {
     bytes.resize(start + HEADER_BYTES + message.len(), 0);
     let written = bytes.get_mut(start..).map(|room| fields.encode_into(room));
     debug_assert!(written.is_some_and(|written| written.is_ok()), "the message has its room");
-}
-
-impl RequestLogin {
-    /// Creates a user of MEMX's gap fill.
-    ///
-    /// Returns `None` if the name has more than 16 characters, the password has more than 32, or one contains anything but printable ASCII.
-    #[must_use]
-    pub fn memx(user: &str, password: &str) -> Option<Self> {
-        Self::new(RequestProtocol::Memx, &CONNECTION, ["", user, password])
-    }
 }

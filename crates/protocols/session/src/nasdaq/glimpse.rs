@@ -22,7 +22,7 @@ const CONNECTION: Connection = Connection {
     each_message: whole,
     packet: |message, _, _| message.to_vec(),
     heartbeat: &[0, 1, ClientHeartbeat::TAG],
-    limits: LoginLimits { sub_id: 0, user: 6, password: 10 },
+    limits: LoginLimits { user: 6, password: 10, ..LoginLimits::NONE },
     login,
 };
 

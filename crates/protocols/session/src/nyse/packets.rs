@@ -5,7 +5,7 @@ use tapeworks_wire::{Nanoseconds, SecondsSinceEpoch};
 
 use crate::dialect::connection::{Connection, LoginLimits, SECOND_NS, each_block, leading_length};
 
-/// Connections without a login: the user is the source that each request names.
+/// Connections without a login: each request names its source.
 pub(super) const CONNECTION: Connection = Connection {
     header_bytes: HEADER_BYTES,
     // A client's packets have at most 40 bytes, a server's 45.
@@ -15,7 +15,7 @@ pub(super) const CONNECTION: Connection = Connection {
     each_message,
     packet,
     heartbeat: &[],
-    limits: LoginLimits { sub_id: 0, user: 10, password: 0 },
+    limits: LoginLimits { source: 10, has_channel: true, ..LoginLimits::NONE },
     login: |_, _| Vec::new(),
 };
 

@@ -26,23 +26,11 @@ pub(crate) static REQUESTS: RequestRules = RequestRules {
     ..USUAL
 };
 
-/// Returns the source of a client.
+/// Returns the source of a client, filled with NUL.
 pub(super) fn source(login: &RequestLogin) -> Ascii<10> {
-    Ascii(login.user.0.first_chunk().copied().unwrap_or_default())
-}
-
-impl RequestLogin {
-    /// Creates a client of NYSE's request server.
-    ///
-    /// Returns `None` if the source id has more than 10 characters, or contains anything but printable ASCII.
-    #[must_use]
-    pub fn pillar(source: &str, product: u8, channel: u8) -> Option<Self> {
-        let login = Self::new(RequestProtocol::Pillar, &CONNECTION, ["", source, ""])?;
-        // The source is filled with NUL.
-        let mut user = Ascii([0; 16]);
-        user.0.iter_mut().zip(source.bytes()).for_each(|(to, from)| *to = from);
-        Some(Self { user, product, channel, ..login })
-    }
+    let mut source = Ascii([0; 10]);
+    source.0.iter_mut().zip(login.user.trimmed()).for_each(|(to, from)| *to = *from);
+    source
 }
 
 /// The statuses of the request server.

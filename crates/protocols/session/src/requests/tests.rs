@@ -14,16 +14,13 @@ use crate::units::tcp::HEARTBEAT as UNIT_HEARTBEAT;
 const MS: u64 = SECOND_NS / 1_000;
 
 fn login(protocol: RequestProtocol) -> RequestLogin {
-    match protocol {
-        RequestProtocol::Grp => RequestLogin::grp("0001", "FIRM", "ABCD00").unwrap(),
-        RequestProtocol::Pillar => RequestLogin::pillar("FIRM1", 3, 7).unwrap(),
-        RequestProtocol::Mitch => RequestLogin::mitch("FIRM", "ABCD00").unwrap(),
-        RequestProtocol::Memx => RequestLogin::memx("FIRM", "ABCD00").unwrap(),
-    }
+    RequestLogin::new(protocol, &FIRM).unwrap()
 }
 
-const ALL: [RequestProtocol; 4] =
-    [RequestProtocol::Grp, RequestProtocol::Pillar, RequestProtocol::Mitch, RequestProtocol::Memx];
+const FIRM: LoginFields<'_> =
+    LoginFields { sub_id: "0001", user: "FIRM", password: "ABCD00", source: "FIRM1", product: 3, channel: 7 };
+
+const ALL: [RequestProtocol; 4] = RequestProtocol::ALL;
 
 fn session(protocol: RequestProtocol) -> SessionId {
     match protocol {
@@ -354,11 +351,12 @@ fn a_server_refuses_what_is_too_much_or_of_others() {
     }
     let protocol = RequestProtocol::Pillar;
     for (other, status) in [
-        (RequestLogin::pillar("OTHER", 3, 7), RequestStatus::InvalidSource),
-        (RequestLogin::pillar("FIRM1", 4, 7), RequestStatus::InvalidProduct),
-        (RequestLogin::pillar("FIRM1", 3, 8), RequestStatus::InvalidChannel),
+        (LoginFields { source: "OTHER", ..FIRM }, RequestStatus::InvalidSource),
+        (LoginFields { product: 4, ..FIRM }, RequestStatus::InvalidProduct),
+        (LoginFields { channel: 8, ..FIRM }, RequestStatus::InvalidChannel),
     ] {
-        let (mut client, mut server) = (Requester::new(other.unwrap()), server(protocol));
+        let login = RequestLogin::new(protocol, &other).unwrap();
+        let (mut client, mut server) = (Requester::new(login), server(protocol));
         client.connected(0);
         client.request(&request(protocol, 10, 20), 0);
         assert!(transfer(&mut client, &mut server, 7, 0, |_| RequestStatus::Accepted).is_empty());
@@ -368,8 +366,12 @@ fn a_server_refuses_what_is_too_much_or_of_others() {
 
 #[test]
 fn a_login_that_is_refused_is_tried_again_after_the_longest_wait() {
-    let (mut client, mut server) =
-        (Requester::new(RequestLogin::grp("0001", "FIRM", "WRONG").unwrap()), server(RequestProtocol::Grp));
+    let (mut client, mut server) = (
+        Requester::new(
+            RequestLogin::new(RequestProtocol::Grp, &LoginFields { password: "WRONG", ..FIRM }).unwrap(),
+        ),
+        server(RequestProtocol::Grp),
+    );
     client.connected(0);
     client.request(&request(RequestProtocol::Grp, 1, 1), 0);
     assert!(transfer(&mut client, &mut server, 5, 0, |_| RequestStatus::Accepted).is_empty());

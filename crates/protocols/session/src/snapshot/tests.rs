@@ -11,7 +11,9 @@ use tapeworks_wire::{Ascii, AsciiNumber};
 
 use super::*;
 use crate::dialect::connection::SECOND_NS;
+use crate::dialect::requests::{LoginFields, RequestLogin};
 use crate::login::{Credentials, LOGIN_TIMEOUT_NS, STALL_TIMEOUT_NS};
+use crate::protocols::RequestProtocol;
 use crate::transport::SessionId;
 use crate::units::tcp::HEARTBEAT as UNIT_HEARTBEAT;
 
@@ -332,7 +334,8 @@ fn a_client_of_london_and_one_of_memx_get_the_snapshot_that_they_request() {
 #[test]
 fn a_login_of_memx_has_the_characters_that_its_requests_have() {
     let (user, password) = ("SIXTEENCHARACTER", "a password of thirty-two letters");
-    assert!(crate::requests::RequestLogin::memx(user, password).is_some());
+    let fields = LoginFields { user, password, ..LoginFields::default() };
+    assert!(RequestLogin::new(RequestProtocol::Memx, &fields).is_some());
     let (user, password) = (user.to_owned(), password.to_owned());
     let known = Credentials { user: user.clone(), password: password.clone() };
     let mut server = SnapshotServer::new(SnapshotProtocol::Memx, Some(known), 0);

@@ -59,6 +59,18 @@ fn problems(text: &str) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
+fn login(protocol: RequestProtocol) -> Option<RequestLogin> {
+    let fields = LoginFields {
+        sub_id: "0001",
+        user: "FIRM",
+        password: "secret",
+        source: "FIRM1",
+        product: 159,
+        channel: 7,
+    };
+    RequestLogin::new(protocol, &fields)
+}
+
 #[test]
 fn a_pair_needs_two_addresses_a_role_and_a_journal() {
     let whole = "[journal]\nfolder = \"j\"\n[pair]\nlisten = \"127.0.0.1:1\"\npeer = \"127.0.0.1:2\"\nrole = \"standby\"\n";
@@ -343,8 +355,7 @@ fn a_venue_of_cboe_or_nyse_may_request_over_tcp() {
         login: login.unwrap(),
     };
     let servers: Vec<_> = config.plant.venues.iter().map(|venue| venue.retransmission.unwrap()).collect();
-    let of_cboe = RequestLogin::grp("0001", "FIRM", "secret");
-    let of_nyse = RequestLogin::pillar("FIRM1", 159, 7);
+    let [of_cboe, of_nyse] = [RequestProtocol::Grp, RequestProtocol::Pillar].map(login);
     let wanted = [
         server([192, 0, 2, 1], [239, 192, 1, 2], of_cboe),
         server([192, 0, 2, 2], [239, 192, 2, 2], of_nyse),
@@ -377,7 +388,7 @@ fn london_and_memx_answer_requests_over_the_connection() {
         group: None,
         login: login.unwrap(),
     };
-    let [london, memx] = [RequestLogin::mitch, RequestLogin::memx].map(|login| login("FIRM", "secret"));
+    let [london, memx] = [RequestProtocol::Mitch, RequestProtocol::Memx].map(login);
     assert_eq!(servers, [server([192, 0, 2, 1], london), server([192, 0, 2, 2], memx)]);
     let with_group = text.replace("user = \"FIRM\"", "group = \"239.1.1.1:5\", user = \"FIRM\"");
     assert_eq!(Config::parse("p.toml", &with_group).unwrap_err().len(), 2);
@@ -425,7 +436,7 @@ fn a_venue_of_nyse_may_have_refreshes_and_no_other_one() {
     let group = SnapshotServer::Group {
         address: ([192, 0, 2, 2], 31_001).into(),
         group: ([239, 192, 2, 3], 30_003).into(),
-        login: RequestLogin::pillar("FIRM1", 159, 7).unwrap(),
+        login: login(RequestProtocol::Pillar).unwrap(),
     };
     assert_eq!(servers, [group, SnapshotServer::Tcp(([192, 0, 2, 2], 32_001).into())]);
     let wrong = |from: &str, to: &str| {

@@ -12,12 +12,18 @@ use tapeworks_wire::nyse::integrated::{
 use tapeworks_wire::Nanoseconds;
 
 use super::*;
+use crate::dialect::requests::LoginFields;
 use crate::login::Credentials;
+use crate::protocols::RequestProtocol;
 use crate::snapshot::{Fetched, SnapshotClient, SnapshotEnd, SnapshotProtocol, SnapshotServer};
 use crate::transport::SessionId;
 
 fn login() -> RequestLogin {
-    RequestLogin::pillar("FIRM", 1, 2).unwrap()
+    RequestLogin::new(
+        RequestProtocol::Pillar,
+        &LoginFields { source: "FIRM", product: 1, channel: 2, ..Default::default() },
+    )
+    .unwrap()
 }
 
 fn mapping(symbol_index: u32) -> Vec<u8> {
