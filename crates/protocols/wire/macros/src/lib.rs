@@ -53,7 +53,7 @@ mod tests {
     /// The page has two blocks of Rust: a declaration, and its expansion.
     #[test]
     fn the_book_shows_the_expansion_of_its_declaration() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/declarations.md");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/declarations.txt");
         let page = std::fs::read_to_string(&path).unwrap();
         let (before, after) = page.split_once("<!-- expansion -->\n").unwrap();
         let (_, after) = after.split_once("<!-- end -->\n").unwrap();
