@@ -196,8 +196,8 @@ impl RequestLogin {
             sub_id: text(sub_id, limits.sub_id)?,
             user: text(user, longest)?,
             password: text(password, limits.password)?,
-            product,
-            channel,
+            product: if limits.has_channel { product } else { 0 },
+            channel: if limits.has_channel { channel } else { 0 },
         })
     }
 
