@@ -1059,7 +1059,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             refusals: self.translator.refusals().iter().map(refusal).collect(),
             known_orders: self.translator.known_orders() as u64,
             counters: self.effects.counters,
-            translated: self.translator.counters().into(),
+            translated: self.translator.counters(),
             round_trip: self.effects.all,
             last_second: self.effects.last_second,
             last_second_end_ns: self.effects.last_second_end_ns,

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+pub use tapeworks_translate::Counters as Translated;
+
 /// Counters of the gateway, besides those of its sessions and its translator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -131,60 +133,6 @@ pub struct Status {
     pub last_second_end_ns: u64,
     /// Durations of turns that did something: from the end of the wait for sockets to the last byte sent. Up to a second old.
     pub turn: Percentiles,
-}
-
-/// Counters of the translator: see [`tapeworks_translate::Counters`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-#[allow(missing_docs, reason = "the translator's counters have the texts")]
-pub struct Translated {
-    pub client_messages: u64,
-    pub requests: u64,
-    pub refused: u64,
-    pub breaches: u64,
-    pub possible_resends: u64,
-    pub ignored_fields: u64,
-    pub venue_messages: u64,
-    pub reports: u64,
-    pub fills: u64,
-    pub repeated_reports: u64,
-    pub missing_reports: u64,
-    pub unreadable: u64,
-    pub unknown_orders: u64,
-    pub unexpected: u64,
-    pub repeated_executions: u64,
-    pub doubtful: u64,
-    pub forgotten: u64,
-    pub own_cancels: u64,
-    pub own_cancels_failed: u64,
-    pub doubts: u64,
-}
-
-impl From<tapeworks_translate::Counters> for Translated {
-    fn from(counters: tapeworks_translate::Counters) -> Self {
-        Self {
-            client_messages: counters.client_messages,
-            requests: counters.requests,
-            refused: counters.refused,
-            breaches: counters.breaches,
-            possible_resends: counters.possible_resends,
-            ignored_fields: counters.ignored_fields,
-            venue_messages: counters.venue_messages,
-            reports: counters.reports,
-            fills: counters.fills,
-            repeated_reports: counters.repeated_reports,
-            missing_reports: counters.missing_reports,
-            unreadable: counters.unreadable,
-            unknown_orders: counters.unknown_orders,
-            unexpected: counters.unexpected,
-            repeated_executions: counters.repeated_executions,
-            doubtful: counters.doubtful,
-            forgotten: counters.forgotten,
-            own_cancels: counters.own_cancels,
-            own_cancels_failed: counters.own_cancels_failed,
-            doubts: counters.doubts,
-        }
-    }
 }
 
 /// An order, for people.

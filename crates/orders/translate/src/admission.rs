@@ -104,6 +104,7 @@ order_machine! {
 }
 
 /// Counters of a translator.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages from clients.
