@@ -4,7 +4,8 @@
 //! 20,000 different new orders of some 190 bytes, and as many execution reports of some 270: other ids, prices and times, and a field that
 //! comes or not. Everybody gets whole messages from memory, and sees to BodyLength and CheckSum. What else each does is in its name:
 //! ours types and checks every declared field, its required ones, groups, order and duplicates; QuickFIX without a dictionary only splits
-//! the fields. The peers validate against their FIX 4.4, which has more fields than our declaration.
+//! the fields. The peers validate against their FIX 4.4, which has more fields than our declaration. "to the venue's bytes" is our whole
+//! path of an order, beside which the peers only read: the session's checks and numbers, the client's risk limits, and the native message.
 //!
 //! Programs in other languages read the messages from a file, a message a line, before the clock starts. They time themselves, and take
 //! their turn in every round. Messages are timed a hundred at a time, and each hundred counts with its fastest pass, for everybody: what
@@ -12,6 +13,8 @@
 
 #[path = "../../../crates/protocols/fix-wire/benches/orders/mod.rs"]
 mod orders;
+#[path = "../../../crates/orders/translate/benches/path/mod.rs"]
+mod path;
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -21,11 +24,14 @@ use std::time::Instant;
 use hotfix_message::message::Config;
 use hotfix_message::parsed_message::ParsedMessage;
 use hotfix_message::{MessageBuilder, dict::Dictionary as HotfixDictionary};
-use orders::{Sender, Values};
+use orders::{SYMBOLS, Sender, Values};
+use path::{OrderPath, translator};
 use rustyfix::Dictionary as RustyDictionary;
 use rustyfix::tagvalue::Decoder;
 use tapeworks_fix_wire::LastTimestamp;
 use tapeworks_fix_wire::order_entry::{ExecutionReport, NewOrderSingle};
+use tapeworks_translate::ids::ClientIndex;
+use tapeworks_translate::{Outputs, Reply, Report};
 use tapeworks_wire::schema::SplitMix64;
 
 use crate::foreign::{Cpp, Java};
@@ -50,6 +56,8 @@ struct Messages {
     name: &'static str,
     bytes: Vec<u8>,
     places: Vec<(usize, usize)>,
+    /// The sending times, in UTC nanoseconds.
+    times_ns: Vec<u64>,
     /// The same for other programs.
     file: PathBuf,
 }
@@ -67,26 +75,61 @@ impl Messages {
         }
         let file = folder.join(format!("{}.fix", name.replace(' ', "-")));
         std::fs::write(&file, lines).expect("the folder takes a file of some megabytes");
-        Self { name, bytes, places, file }
+        Self { name, bytes, places, times_ns: values.iter().map(Values::time_ns).collect(), file }
     }
 
     /// Calls `read` with every message, and again for each pass. Returns nanoseconds per message: see [`fastest`].
     fn each<'m>(&'m self, passes: usize, mut read: impl FnMut(&'m [u8])) -> f64 {
-        fastest(passes, |slice| {
-            for (start, end) in &self.places[slice] {
-                read(black_box(&self.bytes[*start..*end]));
+        fastest(
+            passes,
+            || (),
+            |(), slice| {
+                for (start, end) in &self.places[slice] {
+                    read(black_box(&self.bytes[*start..*end]));
+                }
+            },
+        )
+    }
+
+    /// Sends every order through a session and a translator to the venue's bytes, in each pass through others.
+    fn translated(&self) -> f64 {
+        let path = || OrderPath::new(translator(&SYMBOLS, MESSAGES), Discarded, self.times_ns[0]);
+        fastest(PEER_PASSES, path, |path, slice| {
+            for ((start, end), time_ns) in
+                self.places[slice.clone()].iter().zip(&self.times_ns[slice.clone()])
+            {
+                path.receive(black_box(&self.bytes[*start..*end]), *time_ns);
             }
+            assert_eq!(path.requests() as usize, slice.end, "every order goes out");
         })
     }
 }
 
-/// Nanoseconds per message: of each slice of the messages the fastest pass counts.
-fn fastest(passes: usize, mut of_slice: impl FnMut(Range<usize>)) -> f64 {
+/// Discards the venue's bytes.
+struct Discarded;
+
+impl Outputs for Discarded {
+    fn to_venue(&mut self, message: &[u8]) {
+        black_box(message);
+    }
+
+    fn to_client(&mut self, _: ClientIndex, reply: &Reply<'_>) {
+        panic!("{reply:?}");
+    }
+
+    fn unmatched(&mut self, report: &Report) {
+        panic!("{report:?}");
+    }
+}
+
+/// Nanoseconds per message: of each slice of the messages the fastest pass counts. A pass begins with a new state.
+fn fastest<S>(passes: usize, state: impl Fn() -> S, mut of_slice: impl FnMut(&mut S, Range<usize>)) -> f64 {
     let mut times = [u64::MAX; MESSAGES / SLICE];
     for _ in 0..passes {
+        let mut state = state();
         for (index, time) in times.iter_mut().enumerate() {
             let started = Instant::now();
-            of_slice(index * SLICE..(index + 1) * SLICE);
+            of_slice(&mut state, index * SLICE..(index + 1) * SLICE);
             *time = (*time).min(started.elapsed().as_nanos() as u64);
         }
     }
@@ -182,26 +225,23 @@ pub fn run(rounds: usize) {
     let folder = Folder::new();
     let mut random = SplitMix64::new(0xf1c5);
     let values: Vec<Values> =
-        (1..=MESSAGES as u64).map(|sequence| Values::random(&mut random, sequence)).collect();
+        (2..2 + MESSAGES as u64).map(|sequence| Values::random(&mut random, sequence)).collect();
     let programs = Programs::build(&folder.0);
     let orders = Messages::of("new order", &values, Sender::order, &folder.0);
     let reports = Messages::of("execution report", &values, Sender::report, &folder.0);
-    read(&orders, rounds, &programs, read_in_place!(NewOrderSingle), |message| {
+    let translated: Option<fn(&Messages) -> f64> = Some(Messages::translated);
+    read(&orders, rounds, &programs, translated, read_in_place!(NewOrderSingle), |message| {
         match NewOrderSingle::read(message) {
             Ok(view) => _ = black_box(&view),
             Err(error) => panic!("{error}"),
         }
     });
-    read(
-        &reports,
-        rounds,
-        &programs,
-        read_in_place!(ExecutionReport),
-        |message| match ExecutionReport::read(message) {
+    read(&reports, rounds, &programs, None, read_in_place!(ExecutionReport), |message| {
+        match ExecutionReport::read(message) {
             Ok(view) => _ = black_box(&view),
             Err(error) => panic!("{error}"),
-        },
-    );
+        }
+    });
     build(&values, rounds);
 }
 
@@ -210,6 +250,7 @@ fn read(
     messages: &Messages,
     rounds: usize,
     programs: &Programs,
+    translated: Option<fn(&Messages) -> f64>,
     in_place: impl Fn(&Messages) -> f64,
     by_value: impl FnMut(&[u8]) + Clone,
 ) {
@@ -220,6 +261,11 @@ fn read(
     let mut table = Rounds::new(MESSAGES as u64);
     table.add_reported("tapeworks-wire, all fields, in place", || in_place(messages));
     table.add_reported("tapeworks-wire, all fields, returned", || messages.each(PASSES, by_value.clone()));
+    if let Some(translated) = translated {
+        table.add_reported("tapeworks-order-session and -translate, to the venue's bytes", move || {
+            translated(messages)
+        });
+    }
     table.add_reported("hotfix-message 0.4.0, validated by FIX44", || {
         messages.each(PEER_PASSES, |message| match builder.build(message) {
             ParsedMessage::Valid(message) => _ = black_box(&message),
@@ -240,10 +286,9 @@ fn read(
 /// Builds all messages.
 fn build(values: &[Values], rounds: usize) {
     let built = |write: Write| {
-        let mut sender = Sender::new();
-        fastest(PASSES, |slice| {
+        fastest(PASSES, Sender::new, |sender, slice| {
             for each in &values[slice] {
-                black_box(write(&mut sender, black_box(each)));
+                black_box(write(sender, black_box(each)));
             }
         })
     };

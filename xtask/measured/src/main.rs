@@ -8,7 +8,6 @@
 //!     tapeworks-measured <decode|events|packets|live|book|nbbo|fix-order|fix-report|fix-write-order|fix-write-report|translate-order|translate-report|order>
 
 mod fix;
-mod order;
 mod packets;
 mod translation;
 
@@ -164,20 +163,12 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if let "translate-order" | "translate-report" | "order" = stage.as_str() {
-        let run = match stage.as_str() {
-            "order" => order::run(counted_messages),
+        let messages = match stage.as_str() {
+            "order" => translation::run_with_session(counted_messages),
             stage => translation::run(stage == "translate-report", counted_messages),
         };
-        return match run {
-            Ok(messages) => {
-                println!("{messages}");
-                ExitCode::SUCCESS
-            }
-            Err(error) => {
-                eprintln!("error: {error}");
-                ExitCode::FAILURE
-            }
-        };
+        println!("{messages}");
+        return ExitCode::SUCCESS;
     }
     let parts = match session() {
         Ok(parts) => parts,

@@ -1,10 +1,12 @@
 //! Nanoseconds for a message through the translator, each direction.
 //!
-//! `cargo bench -p tapeworks-translate --bench translate`. A new order of some 170 bytes: reading with everything checked, the walk for tags that are not
-//! mapped, risk limits, the pools, the native bytes. A report of 155 bytes: reading, the order's state, the fields and bytes of
-//! the FIX message with its header, length and checksum. Excluded: both sessions, sockets, and the forgetting of ended orders, which a host does when it is idle
-//! (`keep_room`). A round has 256 different orders, then as many reports that accept them, then as many trades; 1,024 or 65,536 orders are known. The fastest and the median of
-//! the rounds, per message.
+//! `cargo bench -p tapeworks-translate --bench translate`. A new order of some 170 bytes is framed, split, read and checked; risk
+//! limits, the pools and the native bytes follow. A report of 155 bytes is read, changes the order's state, and becomes a FIX message
+//! with its header, length and checksum. Sessions and sockets are excluded, and so is the forgetting of ended orders, which a host does
+//! when it is idle (`keep_room`). A round has 256 different orders, then as many reports that accept them, then as many trades; 1,024 or
+//! 65,536 orders are known. The figures are the fastest and the median of the rounds, per message.
+//!
+//! The last row is the whole path of an order, from the bytes that a client's session receives to the venue's bytes.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,23 +14,21 @@
     reason = "a bench that cannot write its messages has no figures"
 )]
 
+mod path;
 #[path = "../tests/reports/mod.rs"]
 mod reports;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use reports::{Bytes, execution, written};
+use path::{OrderPath, translator};
+use reports::{Bytes, execution, numbered};
 use tapeworks_fix_wire::order_entry::{
     HandlInst, NewOrderSingleFields, OrdType, OrderCapacity, Side, TimeInForce,
 };
 use tapeworks_translate::ids::ClientIndex;
-use tapeworks_translate::{
-    ClientSettings, Instrument, Millennium, MillenniumSettings, Reference, RiskLimits, Settings, TopOfBook,
-    Translator,
-};
 use tapeworks_wire::millennium::native::ExecType;
-use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
+use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
 
 const ORDERS: usize = 256;
 const ROUNDS: usize = 2_000;
@@ -37,44 +37,19 @@ const ROUNDS: usize = 2_000;
 const KNOWN: [usize; 2] = [1_024, 65_536];
 const E8: i64 = 100_000_000;
 const START_NS: u64 = 1_709_197_200_000_000_000;
-
-fn translator(known: usize) -> Translator<Millennium> {
-    let instrument = |symbol: &str, venue_id| Instrument {
-        symbol: Ascii::new(symbol).unwrap(),
-        security_id: Ascii::default(),
-        venue_id,
-        tick_e8: 1,
-        has_negative_prices: false,
-        partition: 1,
-        segment: Ascii::default(),
-    };
-    let instruments = [instrument("AAPL", 11), instrument("MSFT", 12), instrument("VOD.L", 13)];
-    let limits = RiskLimits { most_quantity: 100_000, most_notional: 1_000_000_000, ..RiskLimits::default() };
-    let client = ClientSettings { limits, ..ClientSettings::default() };
-    let settings = Settings { most_orders: known, most_requests: known * 2, ..Settings::default() };
-    let reference = Reference::new(&instruments, &[]).expect("no instrument is there twice");
-    let venue = Millennium::new(MillenniumSettings::default());
-    let mut translator = Translator::new(venue, reference, &[client], &settings);
-    // The notional of a sell counts at the bid.
-    let top = TopOfBook { bid_e8: Some(100_000_000), offer_e8: Some(200_000_000) };
-    translator.set_tops(Box::new(vec![top; instruments.len()]));
-    translator.venue_connected();
-    translator.venue_recovered();
-    translator
-}
+const SYMBOLS: [&str; 3] = ["AAPL", "MSFT", "VOD.L"];
 
 /// The limit of an order, at which it is filled.
 fn price_e8(order: usize) -> i64 {
     (1 + order as i64 * 7 % 50_000) * E8 / 100
 }
 
-fn order(name: &str, number: usize) -> Vec<u8> {
-    let symbols: [&[u8]; 3] = [b"AAPL", b"MSFT", b"VOD.L"];
+fn order(name: &str, number: usize, sequence: u64) -> Vec<u8> {
     let time = NanosecondsSinceEpoch(START_NS + number as u64 * 1_000_000);
     let fields = NewOrderSingleFields {
         account: Some(b"ACCT1"),
         handl_inst: Some(HandlInst::AutomatedPrivate),
-        symbol: Some(symbols[number % 3]),
+        symbol: Some(SYMBOLS[number % 3].as_bytes()),
         order_qty: Some(Decimal((100 + number as i64 % 900) * E8)),
         price: Some(Decimal(price_e8(number))),
         time_in_force: Some(TimeInForce::Day),
@@ -86,7 +61,7 @@ fn order(name: &str, number: usize) -> Vec<u8> {
             OrdType::Limit,
         )
     };
-    written(b"D", |writer| fields.write(writer))
+    numbered(b"D", sequence, |writer| fields.write(writer))
 }
 
 fn print(name: &str, mut times: Vec<f64>) {
@@ -97,6 +72,29 @@ fn print(name: &str, mut times: Vec<f64>) {
 fn main() {
     KNOWN.into_iter().for_each(measure);
     measure_rare();
+    measure_path();
+}
+
+/// Rounds of the whole path: its orders stay open, so all of them need room.
+const ROUNDS_OF_PATH: usize = 200;
+
+/// The path of an order with its session.
+fn measure_path() {
+    let most_orders = ORDERS * ROUNDS_OF_PATH;
+    let mut path = OrderPath::new(translator(&SYMBOLS, most_orders), Bytes::default(), START_NS);
+    let mut times = Vec::new();
+    for round in 0..ROUNDS_OF_PATH {
+        let order =
+            |each| order(&format!("ORD-{round}-{each:08X}"), each, (2 + round * ORDERS + each) as u64);
+        let orders: Vec<Vec<u8>> = (0..ORDERS).map(order).collect();
+        let start = Instant::now();
+        for message in &orders {
+            path.receive(message, START_NS);
+        }
+        times.push(start.elapsed().as_nanos() as f64 / ORDERS as f64);
+    }
+    assert_eq!(path.requests() as usize, most_orders, "every order goes out");
+    print("new order, session to native", times);
 }
 
 /// Orders that come one by one, with the path warmed before each other one.
@@ -107,13 +105,13 @@ const EVICTING_BYTES: usize = 128 << 20;
 
 /// The first order after ten milliseconds in which other work has had the caches, as it comes and after [`Translator::warm`].
 fn measure_rare() {
-    let mut translator = translator(65_536);
+    let mut translator = translator(&SYMBOLS, 65_536);
     translator.prepare_to_warm();
     let mut out = Bytes::default();
     let mut others = vec![1u8; EVICTING_BYTES];
     let (mut cold_ns, mut warm_ns) = (Vec::new(), Vec::new());
     for number in 0..RARE_ORDERS {
-        let message = order(&format!("RARE-{number:08X}"), number);
+        let message = order(&format!("RARE-{number:08X}"), number, 2);
         std::thread::sleep(PAUSE);
         others.iter_mut().step_by(64).for_each(|byte| *byte = byte.wrapping_add(1));
         // The message has just come from the network.
@@ -141,12 +139,13 @@ fn measure_rare() {
 
 fn measure(known: usize) {
     let (mut orders_ns, mut accepted_ns, mut trades_ns) = (Vec::new(), Vec::new(), Vec::new());
-    let mut translator = translator(known);
+    let mut translator = translator(&SYMBOLS, known);
     let mut out = Bytes::default();
     let mut number = 0;
     for round in 0..ROUNDS {
         let names: Vec<String> = (0..ORDERS).map(|each| format!("ORD-{round}-{each:08X}")).collect();
-        let orders: Vec<Vec<u8>> = names.iter().enumerate().map(|(each, name)| order(name, each)).collect();
+        let orders: Vec<Vec<u8>> =
+            names.iter().enumerate().map(|(each, name)| order(name, each, 2)).collect();
         let mut reports = |kind, last, leaves| -> Vec<_> {
             let each = names.iter().enumerate().map(|(each, name)| {
                 number += 1;

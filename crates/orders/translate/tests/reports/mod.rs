@@ -1,5 +1,8 @@
 //! Messages in bytes, and an output that writes replies as a session does, without allocation.
 
+#![allow(clippy::unwrap_used, reason = "the texts fit their fields and buffers")]
+#![allow(dead_code, reason = "no user needs all of it")]
+
 use tapeworks_fix_wire::order_entry::HeaderFields;
 use tapeworks_fix_wire::{LastSecond, PreparedFields, Writer};
 use tapeworks_translate::ids::ClientIndex;
@@ -56,11 +59,16 @@ impl Outputs for Bytes {
     }
 }
 
-/// A FIX message with a header.
+/// Writes a FIX message with a header.
 pub(crate) fn written(kind: &[u8], body: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    numbered(kind, 2, body)
+}
+
+/// Writes a FIX message with this MsgSeqNum in its header.
+pub(crate) fn numbered(kind: &[u8], sequence: u64, body: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut buffer = [0; 1_024];
     let mut writer = Writer::begin(&mut buffer, b"FIX.4.4", kind);
-    HeaderFields::new(b"CLIENT01", b"TAPEWORKS", 2, TIME).write(&mut writer);
+    HeaderFields::new(b"CLIENT01", b"TAPEWORKS", sequence, TIME).write(&mut writer);
     body(&mut writer);
     writer.finish().unwrap().to_vec()
 }

@@ -13,6 +13,9 @@ use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
 const START_NS: u64 = 1_795_426_200_000_000_000;
 const UNIT: i64 = 100_000_000;
 
+/// The symbols of the messages.
+pub(crate) const SYMBOLS: [&str; 6] = ["AAPL", "MSFT", "VOD.L", "BARC.L", "GOOGL", "A"];
+
 /// The values of one message of each type.
 pub(crate) struct Values {
     client: String,
@@ -31,14 +34,13 @@ pub(crate) struct Values {
 
 impl Values {
     pub(crate) fn random(random: &mut SplitMix64, sequence: u64) -> Self {
-        let symbols = ["AAPL", "MSFT", "VOD.L", "BARC.L", "GOOGL", "A"];
         let quantity = 1 + random.below(5_000) as i64;
         Self {
             client: format!("ORD-{}-{:08X}", random.below(1_000), random.below(1 << 32)),
             order: format!("{:012}", random.below(1_000_000_000_000)),
             account: format!("ACCT{}", random.below(100_000)),
             exec: format!("E{:014}", random.below(100_000_000_000_000)),
-            symbol: symbols[random.below(6) as usize],
+            symbol: SYMBOLS[random.below(6) as usize],
             sequence,
             time_ns: START_NS + random.below(8 * 3_600) * 1_000_000_000 + random.below(1_000) * 1_000_000,
             price_e8: (1 + random.below(50_000) as i64) * UNIT / 100,
@@ -47,6 +49,12 @@ impl Values {
             is_buy: random.below(2) == 0,
             has_capacity: random.below(4) != 0,
         }
+    }
+
+    /// The sending time, in UTC nanoseconds.
+    #[allow(dead_code, reason = "only some benches need it")]
+    pub(crate) const fn time_ns(&self) -> u64 {
+        self.time_ns
     }
 
     fn side(&self) -> Side {
