@@ -18,16 +18,16 @@ impl<V: Venue> Translator<V> {
     }
 
     /// Runs a dummy order of the next client up to just before it would be sent, and its first report back up to the FIX bytes, so
-    /// that code and tables are in the caches when an order arrives. Nothing is sent, counted or kept. Does nothing unless orders
-    /// pass, or without [`Self::prepare_to_warm`]. A host calls it when idle. Cost: some microseconds if the caches are cold.
+    /// that code and tables are in the caches when an order arrives. Nothing is sent, counted or kept. Does nothing unless the path is
+    /// open and [`Self::prepare_to_warm`] was called. A host calls it when idle. Cost: a few microseconds if the caches are cold.
     pub fn warm(&mut self, now_ns: u64) {
         let Some(mut warm) = self.warm.take() else { return };
         if self.way.state() == ClientToExchangeState::Open && !self.admission.is_replaying {
-            let counters = self.admission.counters;
+            let (counters, last_time) = (self.admission.counters, self.admission.last_time);
             self.admission.is_warming = true;
             self.warm_with(&mut warm, now_ns);
             self.admission.is_warming = false;
-            self.admission.counters = counters;
+            (self.admission.counters, self.admission.last_time) = (counters, last_time);
         }
         self.warm = Some(warm);
     }

@@ -1,4 +1,5 @@
-//! The messages and fields that a session accepts, from QuickFIX-style XML or a `tapeworks_wire::fix` declaration.
+//! The messages and fields that a session accepts, from QuickFIX-style XML or a declaration made with
+//! [`tapeworks_fix_wire::fix!`].
 //!
 //! FIX 4.2 and 4.4 have one file each. FIXT has one file for session messages and one for application messages
 //! ([`Dictionary::with_application`]). A file is read once, at startup.
@@ -186,6 +187,8 @@ impl Dictionary {
         }
         dictionary.trailer = dictionary.members_of(schema.trailer);
         dictionary.trailer.fields.insert(tag::CHECK_SUM);
+        // A length field (95) may claim the trailer as its data.
+        dictionary.trailer.required.push(tag::CHECK_SUM);
         for FixStructure { message_type, fields, .. } in schema.messages {
             let members = dictionary.members_of(fields);
             dictionary.add_message(message_type.as_bytes().into(), members);

@@ -32,14 +32,13 @@ impl Rejection {
 /// Copies the message without its empty fields; `None` if it has none, or the copy cannot be written.
 #[cold]
 pub(crate) fn without_empty_fields(message: &Parsed<'_>) -> Option<Vec<u8>> {
-    // The first three fields and the last are always written. An empty length (95) stays and is rejected, because its
-    // data (96) could not be found without it.
-    let bytes = message.bytes();
-    let is_framing = |part: &&Part| {
-        matches!(part.tag, tag::BEGIN_STRING | tag::BODY_LENGTH | tag::CHECK_SUM | tag::MSG_TYPE)
-    };
+    // The writer adds the first three fields and the last. An empty length (95) stays and is rejected, because its data (96)
+    // could not be found without it.
+    let (bytes, parts) = (message.bytes(), message.parts());
+    let has_trailer = parts.last().is_some_and(|part| part.tag == tag::CHECK_SUM);
+    let end = parts.len() - usize::from(has_trailer);
     let is_left_out = |part: &&Part| part.value(bytes).is_empty() && data_of_length(part.tag).is_none();
-    let inner = || message.parts().iter().filter(|part| !is_framing(part));
+    let inner = || parts.get(3..end).unwrap_or_default().iter();
     inner().find(is_left_out)?;
     let mut buffer = vec![0; bytes.len() + SPARE_BYTES];
     let mut writer = Writer::begin(&mut buffer, message.begin_string(), message.message_type());
@@ -52,7 +51,7 @@ pub(crate) fn without_empty_fields(message: &Parsed<'_>) -> Option<Vec<u8>> {
 /// Buffers for the checks, reused for each message. Once they have grown, nothing is allocated.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
-    /// Tags of the message. If some occur twice: tags outside of groups.
+    /// Tags of the message; if a tag is repeated, those seen outside groups so far.
     seen: TagSet,
     has_repeated: bool,
     /// Tags seen in a group entry, after those of the entries around it. They are few, so a linear search suffices.
@@ -89,8 +88,8 @@ pub(crate) fn validate(
 }
 
 impl<'a> Check<'a> {
-    /// Returns whether a message passes every check, by one pass. If not, [`Check::message`] finds the fault that outranks the
-    /// others; it also accepts what this pass does not know, such as ignored tags.
+    /// Returns whether a message passes every check in a single pass. If it does not, [`Check::message`] finds the fault that takes
+    /// precedence. It also accepts messages that this pass does not handle, such as those with ignored tags.
     fn is_plain(&mut self, message: &Parsed<'_>) -> bool {
         let (dictionary, parts) = (self.dictionary, message.parts());
         let Some(members) = dictionary.message(message.message_type()) else { return false };
@@ -313,4 +312,50 @@ fn is_decimal(value: &[u8]) -> bool {
         others += usize::from(!byte.is_ascii_digit());
     }
     others == points && points <= 1 && digits.len() > points
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_fix_wire::Parts;
+    use tapeworks_fix_wire::order_entry::SCHEMA;
+
+    use super::*;
+
+    const HEADER: &str = "49=A|56=B|34=2|52=20240301-09:30:00|";
+
+    /// Returns the session's verdict on a message with this type and body, as it is or without its empty fields.
+    fn verdict(message_type: &str, body: &str, without_empty: bool) -> Result<(), Rejection> {
+        let mut buffer = [0; 512];
+        let mut writer = Writer::begin(&mut buffer, b"FIX.4.4", message_type.as_bytes());
+        for field in format!("{HEADER}{body}").split_terminator('|') {
+            let (tag, value) = field.split_once('=').unwrap();
+            writer.copied(tag.parse().unwrap(), value.replace('~', "\x01").as_bytes());
+        }
+        let mut bytes = writer.finish().unwrap().to_vec();
+        let (mut parts, mut others) = (Parts::new(), Parts::new());
+        if without_empty {
+            bytes = without_empty_fields(&parts.split(&bytes).unwrap()).unwrap();
+        }
+        let dictionary = Dictionary::from_schema(&SCHEMA);
+        let message = others.split(&bytes).unwrap();
+        validate(&dictionary, &IgnoredTags::default(), &message, &mut Room::default())
+    }
+
+    #[test]
+    fn a_second_type_is_rejected_with_and_without_an_empty_field() {
+        assert_eq!(verdict("0", "112=x|", false), Ok(()));
+        let out_of_order = Rejection::of_tag(RejectReason::TagOutOfOrder, tag::MSG_TYPE);
+        assert_eq!(verdict("0", "112=x|35=8|", false), Err(out_of_order));
+        assert_eq!(
+            verdict("0", "112=|35=8|", true),
+            Err(Rejection::of_tag(RejectReason::TagTwice, tag::MSG_TYPE))
+        );
+    }
+
+    #[test]
+    fn a_message_whose_data_hides_its_checksum_is_rejected() {
+        let missing = Rejection::of_tag(RejectReason::RequiredTagMissing, tag::CHECK_SUM);
+        // The trailer has seven bytes; its last SOH ends the data.
+        assert_eq!(verdict("A", "98=0|108=30|95=7|96=|", false), Err(missing));
+    }
 }
