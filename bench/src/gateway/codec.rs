@@ -1,15 +1,16 @@
-//! The FIX codec beside QuickFIX (C++), QuickFIX/J and the registry's live crates, over the same messages.
+//! Compares the FIX codec with QuickFIX (C++), QuickFIX/J and the maintained crates of the registry, over the same messages.
 //!
 //! # What is measured
-//! 20,000 different new orders of some 190 bytes, and as many execution reports of some 270: other ids, prices and times, and a field that
-//! comes or not. Everybody gets whole messages from memory, and sees to BodyLength and CheckSum. What else each does is in its name:
-//! ours types and checks every declared field, its required ones, groups, order and duplicates; QuickFIX without a dictionary only splits
-//! the fields. The peers validate against their FIX 4.4, which has more fields than our declaration. "to the venue's bytes" is our whole
-//! path of an order, beside which the peers only read: the session's checks and numbers, the client's risk limits, and the native message.
+//! 20,000 distinct new orders of about 190 bytes, and as many execution reports of about 270, with varying ids, prices, times and one
+//! optional field. Every library gets complete messages from memory and checks BodyLength and CheckSum. Its row says what else it does:
+//! ours parses and checks every declared field, required fields, groups, order and duplicates; QuickFIX without a dictionary only splits
+//! the fields. The peers validate against their own FIX 4.4 dictionary, which has more fields than our declaration. "to the venue's
+//! bytes" is the whole path of an order: the session's checks and sequence numbers, the client's risk limits, and the native message. The
+//! peers only read.
 //!
-//! Programs in other languages read the messages from a file, a message a line, before the clock starts. They time themselves, and take
-//! their turn in every round. Messages are timed a hundred at a time, and each hundred counts with its fastest pass, for everybody: what
-//! else the machine does only ever adds, and what takes longer meets more of it. The table has the median of the rounds.
+//! Programs in other languages read the messages from a file, one per line, before the clock starts. They time themselves and take their
+//! turn in each round. Messages are timed in slices of a hundred, and each slice counts with its fastest pass, for every library, because
+//! interference only adds time and long runs meet more of it. The table shows the median of the rounds.
 
 #[path = "../../../crates/protocols/fix-wire/benches/orders/mod.rs"]
 mod orders;
@@ -51,7 +52,7 @@ const PEER_PASSES: usize = 5;
 
 type Write = for<'s> fn(&'s mut Sender, &Values) -> &'s [u8];
 
-/// The messages of one type, one behind the other.
+/// The messages of one type, concatenated.
 struct Messages {
     name: &'static str,
     bytes: Vec<u8>,
@@ -91,7 +92,7 @@ impl Messages {
         )
     }
 
-    /// Sends every order through a session and a translator to the venue's bytes, in each pass through others.
+    /// Sends every order through a session and a translator to the venue's bytes. Each pass uses new ones.
     fn translated(&self) -> f64 {
         let path = || OrderPath::new(translator(&SYMBOLS, MESSAGES), Discarded, self.times_ns[0]);
         fastest(PEER_PASSES, path, |path, slice| {
@@ -122,7 +123,7 @@ impl Outputs for Discarded {
     }
 }
 
-/// Nanoseconds per message: of each slice of the messages the fastest pass counts. A pass begins with a new state.
+/// Returns nanoseconds per message: the fastest pass of each slice counts. Each pass starts with new state.
 fn fastest<S>(passes: usize, state: impl Fn() -> S, mut of_slice: impl FnMut(&mut S, Range<usize>)) -> f64 {
     let mut times = [u64::MAX; MESSAGES / SLICE];
     for _ in 0..passes {
@@ -136,7 +137,7 @@ fn fastest<S>(passes: usize, state: impl Fn() -> S, mut of_slice: impl FnMut(&mu
     times.iter().sum::<u64>() as f64 / MESSAGES as f64
 }
 
-/// A folder that goes with this value.
+/// A folder that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -153,7 +154,7 @@ impl Drop for Folder {
     }
 }
 
-/// The programs in other languages, and the dictionary that both take.
+/// The programs in other languages, and the dictionary that both use.
 struct Programs {
     quickfix: Result<Cpp, String>,
     quickfix_j: Result<Java, String>,
@@ -176,7 +177,7 @@ impl Programs {
             }
         }
         if quickfix.is_ok() && !dictionary.exists() {
-            println!("NOT MEASURED: QuickFIX with a dictionary: QuickFIX/J's has it, and is not there");
+            println!("NOT MEASURED: QuickFIX with a dictionary: QuickFIX/J, which contains it, is missing");
         }
         Self { quickfix, quickfix_j, dictionary }
     }
@@ -208,7 +209,7 @@ impl Programs {
     }
 }
 
-/// Reads all messages into one view, which stays where it is, with the last timestamp of the messages before.
+/// Reads all messages into one reused view, with the last timestamp of the previous message.
 macro_rules! read_in_place {
     ($view:ident) => {
         |messages: &Messages| {
@@ -245,7 +246,7 @@ pub fn run(rounds: usize) {
     build(&values, rounds);
 }
 
-/// Reads all messages with everybody.
+/// Reads all messages with every library.
 fn read(
     messages: &Messages,
     rounds: usize,
@@ -259,8 +260,9 @@ fn read(
     let builder =
         MessageBuilder::new(HotfixDictionary::fix44(), config).expect("its own dictionary is sound");
     let mut table = Rounds::new(MESSAGES as u64);
-    table.add_reported("tapeworks-wire, all fields, in place", || in_place(messages));
-    table.add_reported("tapeworks-wire, all fields, returned", || messages.each(PASSES, by_value.clone()));
+    table.add_reported("tapeworks-fix-wire, all fields, in place", || in_place(messages));
+    table
+        .add_reported("tapeworks-fix-wire, all fields, returned", || messages.each(PASSES, by_value.clone()));
     if let Some(translated) = translated {
         table.add_reported("tapeworks-order-session and -translate, to the venue's bytes", move || {
             translated(messages)
@@ -293,7 +295,7 @@ fn build(values: &[Values], rounds: usize) {
         })
     };
     let mut table = Rounds::new(MESSAGES as u64);
-    table.add_reported("tapeworks-wire, new order", || built(Sender::order));
-    table.add_reported("tapeworks-wire, execution report", || built(Sender::report));
+    table.add_reported("tapeworks-fix-wire, new order", || built(Sender::order));
+    table.add_reported("tapeworks-fix-wire, execution report", || built(Sender::report));
     table.run("build", rounds);
 }

@@ -1,9 +1,9 @@
-//! The way of clients' messages to a venue as a cut-down machine: by table, by `match`, and by a chain of comparisons.
+//! Dispatch of clients' messages on a cut-down machine: by table, by `match`, and by a chain of comparisons.
 //!
-//! The rows are those of the translator's `ClientToExchange`, and the actions only count, so that what is measured is the dispatch. States and
-//! messages are random: a processor cannot learn their order. Blocks of dispatches are timed, and each dispatcher takes its turn in
-//! every round. Then the build of both machines of the product, as they are declared, with actions that do nothing, and the search of
-//! their hashes.
+//! The rows for messages are the translator's `ClientToExchange`; connection events are simplified. Actions only count, so that dispatch
+//! dominates. States and messages are random, so that the branch predictor cannot learn them. Blocks of dispatches are timed, and the
+//! dispatchers alternate within each round. Afterwards the bench builds both production machines with empty actions, and times the search
+//! for their hashes.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -259,7 +259,9 @@ impl Declared {
             } else {
                 parameter(has)
             };
-            methods.push_str(&format!("    fn {name}(&mut self{parameters}) {{}}\n"));
+            let (output, value) =
+                if self.body.contains("output: Decided") { (" -> Decided", "Ok(())") } else { ("", "") };
+            methods.push_str(&format!("    fn {name}(&mut self{parameters}){output} {{ {value} }}\n"));
         }
         for (name, has) in &self.guards {
             methods.push_str(&format!("    fn {name}(&self{}) -> bool {{ true }}\n", parameter(has)));
@@ -267,7 +269,7 @@ impl Declared {
         let body = self.body.replacen(" }\n", ", dispatch: table }\n", 1);
         format!(
             "mod {} {{\n#![allow(dead_code)]\n#[derive(Clone, Copy)] pub struct Incoming<'m>(&'m [u8]);\npub struct Execution;\n\
-             pub struct {context};\ntapeworks_dispatch::machine! {{{body}}}\nimpl {context} {{\n{methods}}}\n}}\n",
+             pub type Decided = Result<(), ()>;\npub struct {context};\ntapeworks_dispatch::machine! {{{body}}}\nimpl {context} {{\n{methods}}}\n}}\n",
             self.name.to_lowercase()
         )
     }

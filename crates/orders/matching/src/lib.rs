@@ -1,4 +1,4 @@
-//! A price-time matching engine, and the order gateways of an exchange, in bytes and times.
+//! A price-time matching engine, and an exchange's order gateways, without sockets, clocks or threads.
 //!
 //! | | |
 //! | --- | --- |
@@ -6,7 +6,7 @@
 //! | [`orders::OrderExchange`] | a venue around it that accepts orders as Millennium's native messages or as OUCH |
 //! | [`orders::OrderFaults`] | makes that venue misbehave, by seed |
 //!
-//! Neither has a clock, a socket or a thread: the caller passes in bytes and times. `tapeworks-generator` publishes the market data of
+//! None of them has a clock, a socket or a thread: the caller passes in bytes and times. `tapeworks-generator` publishes the market data of
 //! such a venue, and `tapeworks-venues` runs it on sockets.
 //!
 //! ```

@@ -1,9 +1,9 @@
-//! The dispatch of both of the translator's machines, chosen here.
+//! Chooses how the translator's two state machines dispatch.
 //!
 //! The default is a table. `RUSTFLAGS='--cfg tapeworks_dispatch="match"'` or `"chain"` builds everything with another
 //! dispatch, so that they can be compared; nothing else changes.
 
-/// A machine without its `dispatch`.
+/// Declares a machine, and adds its `dispatch`.
 macro_rules! order_machine {
     (@ $dispatch:tt
         $(#[$doc:meta])* $visibility:vis machine $name:ident<$lifetime:lifetime> {

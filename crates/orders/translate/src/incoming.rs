@@ -1,4 +1,4 @@
-//! Converts FIX messages of a client to requests. A field that is not mapped is refused with its tag.
+//! Converts a client's FIX messages to requests. An unmapped field is refused, and the refusal names its tag.
 //!
 //! The typed view checks and reads the declared fields. A walk over the message then finds tags that the table does not map; a new
 //! order whose view has seen only mapped fields is not walked. A client's settings may name tags to ignore, which the translator

@@ -1,7 +1,8 @@
 //! The translator: converts clients' FIX messages to the venue's bytes, and the venue's reports to replies to clients.
 //!
-//! It has no socket, clock or thread. The same inputs give the same outputs and the same state, so feeding the inputs again
-//! restores the state. Cost: `benches/translate.rs` measures both directions; nothing allocates after [`Translator::new`].
+//! It has no socket, clock or thread. The same inputs give the same outputs and the same state, so replaying the inputs
+//! restores the state. Cost: `benches/translate.rs` measures both directions. Orders and reports allocate nothing after
+//! [`Translator::new`].
 
 mod doubts;
 mod mass_cancel;
@@ -50,8 +51,8 @@ use crate::warm::Warm;
 /// The reject text for a request that the venue never received.
 const IN_DOUBT: &[u8] = b"The venue did not get the request before the connection broke";
 
-/// Largest jump in names that a lost end of the store explains. A report further ahead is assumed to be invented: believing it
-/// would soon exhaust the names.
+/// Largest jump in names that a lost tail of the store explains. A report further ahead is treated as bogus: accepting it would soon
+/// exhaust the names.
 const MOST_LOST_NAMES: u32 = 1 << 20;
 
 /// The reject text if the venue gave no reason code.
@@ -216,7 +217,7 @@ impl<V: Venue> Translator<V> {
         self.raise(ClientToExchangeEvent::Disconnected);
     }
 
-    /// Notes that the venue's numbers of an App ID restart at 1.
+    /// Resets the report numbers of an App ID: the venue restarts them at 1.
     pub fn new_day(&mut self, app_id: u8) {
         if let Some(last) = self.last_numbers.get_mut(usize::from(app_id)) {
             *last = 0;
@@ -303,7 +304,7 @@ impl<V: Venue> Translator<V> {
 
     // ---- client to exchange ----
 
-    /// Processes an application message from a client, which its session has found to be valid.
+    /// Processes an application message that the client's session has validated.
     pub fn client_message(
         &mut self,
         client: ClientIndex,
@@ -403,7 +404,7 @@ impl<V: Venue> Translator<V> {
         Ok(())
     }
 
-    /// Encodes a request in the venue's bytes. Returns their number.
+    /// Encodes a request for the venue. Returns its length in bytes.
     #[inline]
     fn written(
         &mut self,

@@ -112,7 +112,8 @@ pub enum ReadError {
         reason: RejectReason,
         /// For RefTagID (371); 0 if the tag is not a number.
         tag: u32,
-        /// Start of the field, in bytes from the start of the message; for a missing field, the message's length.
+        /// Start of the field, in bytes from the start of the message; for a missing field, of the field that
+        /// follows instead, such as CheckSum.
         offset: u32,
     },
 }

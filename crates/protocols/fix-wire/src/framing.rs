@@ -46,9 +46,9 @@ pub enum Garbled {
 impl fmt::Display for Garbled {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Junk => formatter.write_str("bytes that start no message"),
+            Self::Junk => formatter.write_str("bytes that do not start a message"),
             Self::FirstFields => formatter.write_str("the first three fields are not 8, 9 and 35"),
-            Self::LengthFormat => formatter.write_str("BodyLength is no number"),
+            Self::LengthFormat => formatter.write_str("BodyLength is not a number"),
             Self::TooLong => formatter.write_str("the message is longer than the limit"),
             Self::WrongLength => formatter.write_str("the message does not end where BodyLength says"),
             Self::WrongChecksum { computed } => write!(formatter, "the checksum is not {computed:03}"),

@@ -9,8 +9,9 @@
 //! - [`Writer`] writes a message with BodyLength and CheckSum into a caller's buffer.
 //!
 //! # Cost
-//! One pass and no allocation. SOH is found 64 bytes at a time, and the checksum is summed 32 bytes at a time. A declared field is found
-//! by a perfect hash of its tag's digits, regardless of the order of the fields. `benches/fix.rs` measures it.
+//! Framing sums the message once, and reading or splitting walks it once. Nothing allocates, except that [`Parts`] grows to the message
+//! with the most fields. SOH is found and bytes are summed in blocks of 64. A field in the declared order costs one comparison with its
+//! tag; any other declared field is found by a perfect hash of its tag's digits. `benches/fix.rs` measures it.
 //!
 //! # The declaration
 //! ```
@@ -25,7 +26,7 @@
 //!         party_role: 452 int,
 //!     }
 //!
-//!     header {                                       // behind 8, 9 and 35
+//!     header {                                       // after 8, 9 and 35
 //!         required sender_comp_id: 49 text,
 //!         required msg_seq_num: 34 number,
 //!     }
@@ -36,7 +37,7 @@
 //!         required side: 54 Side,
 //!         price: 44 decimal<8>,                      // exact, in units of 10^-8
 //!         transact_time: 60 timestamp,
-//!         parties "NoPartyIDs": 453 group<Party>,    // or is given
+//!         parties "NoPartyIDs": 453 group<Party>,    // or is stated
 //!         encoded_text: 355 data<354>,               // the length is in 354
 //!     }
 //! }

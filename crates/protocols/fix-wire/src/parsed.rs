@@ -135,7 +135,7 @@ impl Parts {
     /// Splits a message that [`next_message`](super::next_message) has found.
     ///
     /// Fields without a value and numbers such as -1 are parts too, so that a session can reject and count their message. Returns
-    /// `None` if the message is garbled because a number before `=` is missing or a field has no end.
+    /// `None` if the message is garbled: a number before `=` is missing, a field has no end, or data does not end where its length says.
     #[must_use]
     pub fn split<'a>(&'a mut self, message: &'a [u8]) -> Option<Parsed<'a>> {
         self.0.clear();

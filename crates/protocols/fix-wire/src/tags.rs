@@ -95,7 +95,7 @@ tags! {
 const BIT_TAGS: u32 = 16_384;
 
 /// A set of tags. A lookup costs one load and a shift for tags below 16,384, otherwise a hash lookup.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct TagSet {
     bits: Vec<u64>,
     others: HashSet<u32>,

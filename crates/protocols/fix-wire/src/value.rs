@@ -170,7 +170,7 @@ fn long_unsigned(text: &[u8]) -> Result<u64, ValueError> {
 
 /// Reads the digits at `start` up to `=`, at most seven, and returns the number and where the value starts.
 ///
-/// Returns `None` for another form, and if fewer than eight bytes precede the end of `bytes`.
+/// Returns `None` for any other form, and if `start` is not within `bytes`.
 #[inline(always)]
 pub(crate) fn number_before_equals(bytes: &[u8], start: u32) -> Option<(u32, u32)> {
     let word = match eight(bytes, start) {
