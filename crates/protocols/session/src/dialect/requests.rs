@@ -140,7 +140,8 @@ pub(crate) trait RequestDialect: Sync {
     }
 }
 
-/// How a client identifies itself. A venue's login has those that its [`LoginLimits`] name; the others are ignored.
+/// How a client identifies itself. A venue's login has those that its
+/// [`LoginLimits`](crate::requests::LoginLimits) name; the others are ignored.
 #[derive(Clone, Copy, Default)]
 pub struct LoginFields<'a> {
     /// The id that Cboe assigns to each of a firm's connections.
