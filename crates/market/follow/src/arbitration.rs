@@ -807,7 +807,7 @@ impl Arbiter {
         };
         let is_gap_open = !self.gaps.is_empty();
         if is_gap_open {
-            self.brought_by_line(&(header.numbers()), received);
+            self.brought_by_line(&header.numbers(), received);
         }
         if header.first > next {
             self.hold(packet, deliver);

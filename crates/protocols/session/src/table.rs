@@ -1,6 +1,6 @@
 //! The table of venues: the type of each [`TransportKind`], and the row of each protocol.
 //!
-//! Nothing else in this crate names a venue's folder.
+//! The machines in `requests` and `snapshot` reach a venue's folder only through this table.
 
 use std::ops::Range;
 

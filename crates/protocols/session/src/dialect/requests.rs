@@ -140,8 +140,7 @@ pub(crate) trait RequestDialect: Sync {
     }
 }
 
-/// How a client identifies itself. A venue's login has those that its
-/// [`LoginLimits`](crate::requests::LoginLimits) name; the others are ignored.
+/// A client's identity. A venue uses the fields that its [`LoginLimits`](crate::requests::LoginLimits) allow and ignores the others.
 #[derive(Clone, Copy, Default)]
 pub struct LoginFields<'a> {
     /// The id that Cboe assigns to each of a firm's connections.

@@ -150,6 +150,9 @@ impl Transport for Pillar {
     }
 
     fn request(request: &Request) -> Vec<u8> {
+        if request.session != SessionId::Pillar {
+            return Vec::new();
+        }
         let first = u32::try_from(request.first).unwrap_or(u32::MAX);
         let message = RetransmissionRequestFields {
             length: RetransmissionRequest::LENGTH as u16,

@@ -227,7 +227,6 @@ impl RequestServer {
         }
     }
 
-    /// Queues a packet with one message, or a heartbeat without any.
     /// Returns the bytes to send next; empty if there are none.
     #[must_use]
     pub fn output(&self) -> &[u8] {

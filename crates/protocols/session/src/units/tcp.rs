@@ -1,4 +1,4 @@
-//! Units on a connection: their header names neither unit nor number.
+//! Units on a connection. The header of the server's and client's own messages has unit 0 and number 0.
 
 use std::ops::Range;
 

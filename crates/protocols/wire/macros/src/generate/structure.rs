@@ -564,7 +564,7 @@ fn decode_body(declaration: &Declaration, item: &Structure) -> TokenStream {
     };
     let wrong =
         if exact { "The bytes are too short or longer than declared" } else { "The bytes are too short" };
-    let wrong_or_other = lines(&format!("# Errors\n{wrong}, or have another message's tag."));
+    let wrong_or_other = lines(&format!("# Errors\n{wrong}, or have a different tag."));
     let wrong = lines(&format!("# Errors\n{wrong}."));
     match (declaration.tag, &item.tag) {
         (Some(place), Some(_)) if item.role == Role::Message => {
