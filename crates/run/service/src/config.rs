@@ -604,16 +604,7 @@ fn read_venue(
         snapshots.timeout_ns = timeout.map_or(snapshots.timeout_ns, nanoseconds);
         let again = section.time(reading, "contradicted_every", Duration::ZERO..=A_DAY);
         snapshots.contradicted_every_ns = again.map_or(snapshots.contradicted_every_ns, nanoseconds);
-        let mut word = |key, longest: usize| {
-            // A text that the venue's login does not have is refused with the unknown keys.
-            let Some((text, span)) = (longest > 0).then(|| section.text(reading, key)).flatten() else {
-                return String::new();
-            };
-            if text.len() > longest || !text.is_ascii() {
-                reading.wrong(span, format!("'{key}' must have at most {longest} letters or digits"));
-            }
-            text
-        };
+        let mut word = |key, longest| login_text(reading, &mut section, key, longest);
         let protocol = application.map(|application| SnapshotProtocol::of(application.transport()));
         let limits = protocol.unwrap_or(SnapshotProtocol::Glimpse).login_limits();
         login = SnapshotLogin {
@@ -689,6 +680,23 @@ fn read_snapshot(
     Some(SnapshotServer::Group { address, group: group?, login })
 }
 
+/// Reads a text of a login of at most `longest` characters. Keys that the venue's login does not have, with `longest` 0, stay unread, so
+/// that they are reported as unknown.
+fn login_text(
+    reading: &mut Reading<'_>,
+    section: &mut Section<'_>,
+    key: &'static str,
+    longest: usize,
+) -> String {
+    let text = if longest > 0 { section.text(reading, key) } else { None };
+    let Some((text, span)) = text else { return String::new() };
+    if text.len() > longest || !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        reading.wrong(span, format!("'{key}' must have at most {longest} letters or digits"));
+        return String::new();
+    }
+    text
+}
+
 /// Reads the table of a request server: its address, the group of its answers unless they use the connection, and the login.
 fn read_by_tcp(
     reading: &mut Reading<'_>,
@@ -713,16 +721,7 @@ fn read_by_tcp(
     if let Some(group) = group {
         taken.check(reading, (&section, "group"), ("udp", group), what_comes);
     }
-    let mut word = |key, longest: usize| {
-        let Some((text, span)) = (longest > 0).then(|| section.text(reading, key)).flatten() else {
-            return String::new();
-        };
-        if text.len() > longest || !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-            reading.wrong(span, format!("'{key}' must have at most {longest} letters or digits"));
-            return String::new();
-        }
-        text
-    };
+    let mut word = |key, longest| login_text(reading, &mut section, key, longest);
     let protocol = protocol?;
     let limits = protocol.login_limits();
     let [sub_id, user, password, source] = [

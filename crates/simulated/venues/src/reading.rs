@@ -8,7 +8,7 @@ use std::time::Duration;
 use tapeworks_generator::LineFaults;
 use tapeworks_runtime::config::{Reading, Section};
 use tapeworks_session::Credentials;
-use tapeworks_session::snapshot::{LoginLimits, SnapshotProtocol};
+use tapeworks_session::snapshot::SnapshotProtocol;
 
 pub(crate) const MILLION: usize = 1_000_000;
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
@@ -33,8 +33,8 @@ pub(crate) fn refuse_long_login(
 ) {
     let Some(login) = login else { return };
     let is_long = |text: &str, most: usize| text.len() > most;
-    let LoginLimits { user, password, source, .. } = protocol.login_limits();
-    let user = if source > 0 { source } else { user };
+    let limits = protocol.login_limits();
+    let (user, password) = (limits.name(), limits.password);
     let mut refuse = |what: &str, most: usize| {
         let text = format!("the {what} of 'snapshot_login' must have at most {most} letters or digits here");
         venue.wrong_at(reading, "snapshot", &text);

@@ -65,6 +65,12 @@ impl LoginLimits {
     /// No login.
     pub const NONE: Self = Self { sub_id: 0, user: 0, password: 0, source: 0, has_channel: false };
 
+    /// Returns the most characters of the name by which the venue knows a client: its user, or its source.
+    #[must_use]
+    pub const fn name(self) -> usize {
+        if self.source > 0 { self.source } else { self.user }
+    }
+
     /// Returns the larger of each of two venues' limits.
     #[must_use]
     pub const fn max(self, other: Self) -> Self {

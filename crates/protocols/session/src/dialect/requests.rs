@@ -190,11 +190,11 @@ impl RequestLogin {
     pub fn new(protocol: RequestProtocol, fields: &LoginFields<'_>) -> Option<Self> {
         let LoginFields { sub_id, user, password, source, product, channel } = *fields;
         let limits = protocol.login_limits();
-        let (user, longest) = if limits.source > 0 { (source, limits.source) } else { (user, limits.user) };
+        let name = if limits.source > 0 { source } else { user };
         Some(Self {
             protocol,
             sub_id: text(sub_id, limits.sub_id)?,
-            user: text(user, longest)?,
+            user: text(name, limits.name())?,
             password: text(password, limits.password)?,
             product: if limits.has_channel { product } else { 0 },
             channel: if limits.has_channel { channel } else { 0 },
