@@ -262,10 +262,6 @@ impl Evidence<'_> {
             head: transport.first_message(self.payload).map_or([0; HEAD_WORDS], head_of),
         }
     }
-
-    const fn end(&self) -> u64 {
-        self.header.end()
-    }
 }
 
 /// What an out-of-order packet is.
@@ -492,7 +488,7 @@ impl Run {
         }
         let known = self.memory.find(first);
         let differs = known.is_some_and(|known| known.head != seen.head);
-        let is_new = packet.end() > next && !differs;
+        let is_new = packet.header.end() > next && !differs;
         if first >= next || is_new || dialect.transport.is_answer(packet.payload) {
             return Verdict::OfRun;
         }
@@ -507,7 +503,7 @@ impl Run {
         }
         let is_copy = is_repeated || is_later == Some(false);
         if is_copy || !differs && is_later.is_none() && self.copied_to == first {
-            self.copied_to = packet.end();
+            self.copied_to = packet.header.end();
             return if differs { Verdict::Differs } else { Verdict::OfRun };
         }
         if self.has_ended || packet.announces() {
@@ -574,7 +570,7 @@ impl Run {
         let mut suspects =
             before.unwrap_or(Suspects { session, packets: Vec::new(), next: first, evident: 0, repeated: 0 });
         suspects.packets.push(seen);
-        suspects.next = packet.end();
+        suspects.next = packet.header.end();
         suspects.evident += usize::from(shows == Shows::Evidence);
         suspects.repeated += usize::from(shows == Shows::Repetition);
         let (count, evident, repeated) = (suspects.packets.len(), suspects.evident, suspects.repeated);

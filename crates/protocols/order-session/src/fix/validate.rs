@@ -323,7 +323,7 @@ mod tests {
 
     const HEADER: &str = "49=A|56=B|34=2|52=20240301-09:30:00|";
 
-    /// Returns the session's verdict on a message with this type and body, as it is or without its empty fields.
+    /// Validates a message with this type and body, after removing its empty fields if `without_empty`.
     fn verdict(message_type: &str, body: &str, without_empty: bool) -> Result<(), Rejection> {
         let mut buffer = [0; 512];
         let mut writer = Writer::begin(&mut buffer, b"FIX.4.4", message_type.as_bytes());

@@ -20,8 +20,6 @@ fn login(protocol: RequestProtocol) -> RequestLogin {
 const FIRM: LoginFields<'_> =
     LoginFields { sub_id: "0001", user: "FIRM", password: "ABCD00", source: "FIRM1", product: 3, channel: 7 };
 
-const ALL: [RequestProtocol; 4] = RequestProtocol::ALL;
-
 fn session(protocol: RequestProtocol) -> SessionId {
     match protocol {
         RequestProtocol::Grp => SessionId::CboeUnit(2),
@@ -275,7 +273,7 @@ fn a_client_of_nyse_needs_no_login_and_answers_heartbeats() {
 
 #[test]
 fn a_long_range_is_requested_in_pieces_one_after_the_other() {
-    for protocol in ALL {
+    for protocol in RequestProtocol::ALL {
         let (mut client, mut server) = connected(protocol);
         let most = protocol.most_messages();
         client.request(&request(protocol, 10, 2 * most + 5), 0);
@@ -288,7 +286,7 @@ fn a_long_range_is_requested_in_pieces_one_after_the_other() {
 
 #[test]
 fn a_range_that_is_on_its_way_is_not_requested_again() {
-    for protocol in ALL {
+    for protocol in RequestProtocol::ALL {
         let (mut client, _) = connected(protocol);
         client.request(&request(protocol, 10, 20), 0);
         client.request(&request(protocol, 100, 20), 0);
@@ -324,7 +322,7 @@ fn a_refusal_of_a_quota_stops_the_requests_for_its_time() {
 
 #[test]
 fn a_server_refuses_what_is_too_much_or_of_others() {
-    for protocol in ALL {
+    for protocol in RequestProtocol::ALL {
         let limits = ServerLimits { messages: 10, per_second: 3, per_minute: 4, per_day: 5 };
         let mut server = RequestServer::new(protocol, None, limits, 0);
         let mut client = Requester::new(login(protocol));
@@ -486,7 +484,7 @@ fn every_status_is_read_as_it_was_written_or_as_the_nearest() {
 }
 
 fn protocols() -> impl Strategy<Value = RequestProtocol> {
-    prop::sample::select(ALL.to_vec())
+    prop::sample::select(RequestProtocol::ALL.to_vec())
 }
 
 proptest! {

@@ -66,7 +66,7 @@ mod tests {
         } else {
             assert!(
                 page == wanted,
-                "docs/src/declarations.md is stale: `cargo xtask golden --bless` writes it anew"
+                "docs/src/declarations.md is stale: run `cargo xtask golden --bless` to regenerate it"
             );
         }
     }
